@@ -1,0 +1,78 @@
+#include "base/json.h"
+
+#include <gtest/gtest.h>
+
+namespace deepinfer::json {
+namespace {
+
+std::string error_of(std::string_view text) {
+  const Result<Value> value = parse(text);
+  return value ? "no error" : value.error().message;
+}
+
+TEST(Json, KeepsOrderAndNumberText) {
+  const std::string text = R"({"b":1.50,"a":[1e3,-0,18446744073709551616],"c":{"x":null,"y":true}})";
+  const Result<Value> value = parse(text);
+  ASSERT_TRUE(value.has_value());
+  EXPECT_EQ(to_text(*value), text);
+}
+
+TEST(Json, RepeatedKeyKeepsFirstPlaceAndLastValue) { EXPECT_EQ(to_text(*parse(R"({"a":1,"b":2,"a":3})")), R"({"a":3,"b":2})"); }
+
+TEST(Json, RepeatedKeyInLargeObjectKeepsFirstPlaceAndLastValue) {
+  std::string text = "{";
+  for (int i = 0; i < 100; ++i) {
+    text += "\"k" + std::to_string(i) + "\":" + std::to_string(i) + ",";
+  }
+  text += "\"k40\":\"last\"}";
+  const Result<Value> value = parse(text);
+  ASSERT_TRUE(value.has_value());
+  EXPECT_EQ(value->as_object()->size(), 100U);
+  EXPECT_EQ(*value->find("k40"), Value("last"));
+}
+
+TEST(Json, EscapesRoundTrip) {
+  const Result<Value> value = parse(R"("\"\\\/\b\f\n\r\t\u0001\u00e9\ud83d\ude00")");
+  ASSERT_TRUE(value.has_value());
+  EXPECT_EQ(*value->as_string(), "\"\\/\b\f\n\r\t\x01\xC3\xA9\xF0\x9F\x98\x80");
+  EXPECT_EQ(to_text(*value), "\"\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\xC3\xA9\xF0\x9F\x98\x80\"");
+}
+
+TEST(Json, ErrorsNameThePlace) {
+  EXPECT_EQ(error_of("{\n  \"a\": tru}"), "expected a value at line 2 column 8");
+  EXPECT_EQ(error_of("[1,]"), "expected a value at line 1 column 4");
+  EXPECT_EQ(error_of("[01]"), "a number must not start with 0 at line 1 column 3");
+  EXPECT_EQ(error_of("[1] x"), "unexpected text after the value at line 1 column 5");
+  EXPECT_EQ(error_of(""), "unexpected end of the text at line 1 column 1");
+  EXPECT_EQ(error_of("\"\\ud800\""), "lone surrogate in a string at line 1 column 8");
+  EXPECT_EQ(error_of("\"a\xFF\""), "invalid UTF-8 at byte 2");
+}
+
+TEST(Json, RefusesWhatIsNotJson) {
+  for (const char* text :
+       {"{",       "[",         "\"",  "{\"a\"}",  "{\"a\":}", "{a:1}",  "[1 2]",          "nul", "+1", "1.", ".5", "1e", "-", "\"\t\"",
+        "\"\\x\"", "\"\\u12\"", "NaN", "Infinity", "'a'",      "[1,,2]", "\xEF\xBB\xBF{}", "1e+"}) {
+    EXPECT_FALSE(parse(text).has_value()) << text;
+  }
+}
+
+TEST(Json, DepthIsLimitedBeforeTheStack) {
+  const std::string deep(100000, '[');
+  EXPECT_EQ(parse(deep).error().kind, ErrorKind::exhausted);
+  EXPECT_TRUE(parse("[[[1]]]", {.max_depth = 3}).has_value());
+  EXPECT_FALSE(parse("[[[1]]]", {.max_depth = 2}).has_value());
+}
+
+TEST(Json, NumbersConvertOnlyWhenTheyFit) {
+  EXPECT_EQ(Number{"9223372036854775807"}.as_int64(), INT64_MAX);
+  EXPECT_EQ(Number{"9223372036854775808"}.as_int64(), std::nullopt);
+  EXPECT_EQ(Number{"18446744073709551615"}.as_uint64(), UINT64_MAX);
+  EXPECT_EQ(Number{"1.0"}.as_int64(), std::nullopt);
+  EXPECT_EQ(Number{"1e999"}.as_double(), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(Number{"1e-999"}.as_double(), 0.0);
+  EXPECT_EQ(to_text(Value(0.1)), "0.1");
+  EXPECT_EQ(to_text(Value(3.0)), "3.0");
+}
+
+}  // namespace
+}  // namespace deepinfer::json
