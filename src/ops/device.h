@@ -1,0 +1,45 @@
+// Device and Stream: where memory lives and in which order work happens. Parses as C++20: device code includes it.
+// Not here: what the work is (ops/ops.h), who owns which memory (model, engine).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tensor/tensor.h"
+
+namespace deepinfer {
+
+class Ops;
+
+/// What a device says of itself. Sizes in bytes.
+struct DeviceInfo {
+  std::string name;              ///< "cpu", "cuda:0"
+  std::string description;       ///< model and instruction set, for people
+  std::size_t memory_bytes = 0;  ///< all of it; limits of containers are respected
+  std::int32_t num_threads = 0;  ///< workers of a CPU device
+};
+
+/// An ordered queue of work. On the CPU work is done before the call returns.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  /// Returns when everything issued so far is done.
+  virtual void synchronize() = 0;
+  /// Copies between host and device memory, in stream order. `source` may be reused after synchronize().
+  virtual void copy(void* destination, const void* source, std::size_t size_bytes) = 0;
+};
+
+/// One accelerator or the CPU.
+class Device {
+ public:
+  virtual ~Device() = default;
+  [[nodiscard]] virtual const DeviceInfo& info() const = 0;
+  /// Uninitialised memory aligned to 256 bytes; an empty Buffer when the device has no room.
+  [[nodiscard]] virtual Buffer allocate(std::size_t size_bytes) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Stream> make_stream() = 0;
+  [[nodiscard]] virtual Ops& ops() = 0;
+};
+
+}  // namespace deepinfer
