@@ -1,0 +1,69 @@
+// The DeepSeek-V4.1 text model as a function from chunks of tokens to logits, with its packed caches.
+// Owns the memory behind block ids and slots. Not here: which request gets which block (kvcache, scheduler), sampling.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "model/deepseek_v41/config.h"
+#include "ops/device.h"
+#include "weights/checkpoint.h"
+
+namespace deepinfer::model {
+
+/// How much the model allocates at creation; nothing grows afterwards.
+struct CacheSizes {
+  std::int32_t num_blocks = 0;              ///< blocks of 128 positions, block 0 (padding) included
+  std::int32_t num_slots = 0;               ///< bounded states, slot 0 (padding) included
+  std::int32_t max_rows = 0;                ///< rows of one forward
+  std::int32_t max_chunks = 0;              ///< requests in one forward
+  std::int32_t max_blocks_per_request = 0;  ///< ceil(longest context / 128)
+  std::int32_t max_drafts = 0;              ///< deepest rollback is max_drafts + 1 positions (sizes the rings)
+};
+
+/// Bytes of one cache group, for start-up prints and metrics.
+struct CacheGroup {
+  std::string name;                ///< "compressed rows", "index keys", "window rings", …
+  std::size_t bytes_per_unit = 0;  ///< per block or per slot
+  std::int32_t num_units = 0;
+};
+
+/// Consecutive tokens of one request at positions first_position, first_position + 1, …
+struct Chunk {
+  SlotId slot;
+  std::span<const BlockId> blocks;  ///< covers all positions up to the last token of the chunk
+  std::int32_t first_position = 0;
+  std::span<const TokenId> tokens;    ///< at least one
+  std::span<const TokenId> previous;  ///< the tokens right before, at least min(3, first_position) of them, oldest first
+  std::int32_t num_logit_rows = 0;    ///< logits are wanted for the last this many rows
+  std::int32_t keep_from = 0;         ///< bounded replay (10.2): first position of the rectangle; 0: exact
+};
+
+class DeepseekV41 {
+ public:
+  /// Binds the weights (checked before by validate_checkpoint) and allocates caches and workspace.
+  /// `engram_class` maps every token id to its Engram class (tokenizer::compress_vocabulary).
+  /// Errors: exhausted when the device has no room, with the arithmetic.
+  static Result<std::unique_ptr<DeepseekV41>> create(Device& device, std::shared_ptr<const weights::Checkpoint> checkpoint,
+                                                     const Config& config, std::vector<std::int32_t> engram_class, CacheSizes sizes);
+  ~DeepseekV41();
+
+  /// One step over many requests. Returns logits [sum of num_logit_rows, vocab] fp32 in chunk order, valid until the next call.
+  /// A row whose numbers went bad has NaN logits; other rows are not affected.
+  [[nodiscard]] std::span<const float> forward(std::span<const Chunk> chunks);
+
+  [[nodiscard]] const Config& config() const;
+  [[nodiscard]] std::vector<CacheGroup> cache_groups() const;
+
+ private:
+  struct State;
+  explicit DeepseekV41(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace deepinfer::model
