@@ -25,6 +25,25 @@ std::optional<Integer> integer_of(std::string_view text) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+/// Power of ten of the first digit of a number that is not zero; exponents are taken as at most 2^60 in magnitude.
+std::int64_t decimal_exponent(std::string_view number) {
+  constexpr std::int64_t kFar = std::int64_t{1} << 60;
+  const std::size_t mark = number.find_first_of("eE");
+  std::int64_t exponent = 0;
+  if (mark != std::string_view::npos) {
+    const std::size_t begin = mark + (number[mark + 1] == '+' ? 2 : 1);
+    const auto [end, error] = std::from_chars(number.data() + begin, number.data() + number.size(), exponent);
+    if (error == std::errc::result_out_of_range) {
+      exponent = number[begin] == '-' ? -kFar : kFar;
+    }
+    exponent = std::clamp(exponent, -kFar, kFar);
+  }
+  const std::string_view digits = number.substr(0, mark);
+  const auto point = static_cast<std::int64_t>(std::min(digits.find('.'), digits.size()));
+  const auto first = static_cast<std::int64_t>(digits.find_first_of("123456789"));
+  return exponent + (point > first ? point - first - 1 : point - first);
+}
+
 /// Recursive descent over text that is known to be valid UTF-8. `at_` is the place an error is reported for.
 class Parser {
  public:
@@ -131,7 +150,16 @@ class Parser {
         return problem("expected a digit in the exponent");
       }
     }
-    return Value(Number{std::string(text_.substr(begin, at_ - begin))});
+    Number number{std::string(text_.substr(begin, at_ - begin))};
+    if (limits_.finite_numbers && may_be_infinite(number.text) && std::isinf(number.as_double())) {
+      return problem("number out of range", ErrorKind::exhausted);
+    }
+    return Value(std::move(number));
+  }
+
+  /// A double holds every number of fewer digits without an exponent.
+  static bool may_be_infinite(std::string_view number) {
+    return number.size() > std::numeric_limits<double>::max_exponent10 || number.find_first_of("eE") != std::string_view::npos;
   }
 
   std::optional<std::uint32_t> take_hex4() {
@@ -326,11 +354,7 @@ double Number::as_double() const {
   double out = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (error == std::errc::result_out_of_range) {
-    // Too large or too small: an exponent sign tells which; without one only too large is possible.
-    const std::size_t exponent = text.find_first_of("eE");
-    const bool is_tiny = (exponent != std::string::npos && exponent + 1 < text.size() && text[exponent + 1] == '-') ||
-                         text.starts_with("0.") || text.starts_with("-0.");
-    const double magnitude = is_tiny ? 0.0 : std::numeric_limits<double>::infinity();
+    const double magnitude = decimal_exponent(text) < 0 ? 0.0 : std::numeric_limits<double>::infinity();
     return text.starts_with('-') ? -magnitude : magnitude;
   }
   return out;

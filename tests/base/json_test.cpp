@@ -63,6 +63,14 @@ TEST(Json, DepthIsLimitedBeforeTheStack) {
   EXPECT_FALSE(parse("[[[1]]]", {.max_depth = 2}).has_value());
 }
 
+TEST(Json, FiniteNumbersCanBeDemanded) {
+  constexpr ParseLimits kFinite{.finite_numbers = true};
+  EXPECT_EQ(parse("[1,1e999]", kFinite).error().message, "number out of range at line 1 column 9");
+  EXPECT_FALSE(parse(std::string(309, '9'), kFinite).has_value());
+  EXPECT_TRUE(parse("[1e999]").has_value());
+  EXPECT_TRUE(parse("[1e308,1e-999,0e999," + std::string(308, '9') + "]", kFinite).has_value());
+}
+
 TEST(Json, NumbersConvertOnlyWhenTheyFit) {
   EXPECT_EQ(Number{"9223372036854775807"}.as_int64(), INT64_MAX);
   EXPECT_EQ(Number{"9223372036854775808"}.as_int64(), std::nullopt);
@@ -70,6 +78,11 @@ TEST(Json, NumbersConvertOnlyWhenTheyFit) {
   EXPECT_EQ(Number{"1.0"}.as_int64(), std::nullopt);
   EXPECT_EQ(Number{"1e999"}.as_double(), std::numeric_limits<double>::infinity());
   EXPECT_EQ(Number{"1e-999"}.as_double(), 0.0);
+  EXPECT_EQ(Number{"-0.1e999"}.as_double(), -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(Number{"1000.5e-999"}.as_double(), 0.0);
+  EXPECT_EQ(Number{"1" + std::string(400, '0') + "e-5"}.as_double(), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(Number{"1e-99999999999999999999"}.as_double(), 0.0);
+  EXPECT_EQ(Number{"0.0e99999999999999999999"}.as_double(), 0.0);
   EXPECT_EQ(to_text(Value(0.1)), "0.1");
   EXPECT_EQ(to_text(Value(3.0)), "3.0");
 }

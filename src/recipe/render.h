@@ -1,0 +1,41 @@
+// The prompt of a conversation: text, the places of real control tokens, and the images in the order of their placeholders.
+// Rendering cannot fail. Behaviour: spec/recipe.md section 2 (official deepseek-recipe 0.2.0).
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "recipe/conversation.h"
+#include "recipe/special_tokens.h"
+
+namespace deepinfer::tokenizer {
+class Tokenizer;
+}
+
+namespace deepinfer::recipe {
+
+/// Bytes [begin, end) of a prompt that hold the spelling of one control token.
+struct SpecialRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+
+  friend bool operator==(const SpecialRange&, const SpecialRange&) = default;
+};
+
+struct Prompt {
+  std::string text;                          ///< UTF-8
+  std::vector<SpecialRange> special_ranges;  ///< ascending, disjoint; everything between is plain text
+  std::vector<const ImageSource*> images;    ///< in placeholder order; they belong to the rendered conversation
+};
+
+/// `special_tokens` must have the image spelling that the conversation's placeholders have.
+[[nodiscard]] Prompt render(const Conversation& conversation, ModelVersion version, const SpecialTokens& special_tokens = {});
+
+/// Token ids of a prompt: every special range one id, the text between encoded without the added vocabulary, piece by piece.
+/// Error (not_found): the vocabulary has no token of that spelling.
+[[nodiscard]] Result<std::vector<TokenId>> encode_prompt(const Prompt& prompt, const tokenizer::Tokenizer& tokenizer);
+
+}  // namespace deepinfer::recipe
