@@ -15,10 +15,11 @@ class Ops;
 
 /// What a device says of itself. Sizes in bytes.
 struct DeviceInfo {
-  std::string name;              ///< "cpu", "cuda:0"
-  std::string description;       ///< model and instruction set, for people
-  std::size_t memory_bytes = 0;  ///< all of it; limits of containers are respected
-  std::int32_t num_threads = 0;  ///< workers of a CPU device
+  std::string name;                ///< "cpu", "cuda:0"
+  std::string description;         ///< model and instruction set, for people
+  std::size_t memory_bytes = 0;    ///< all of it; limits of containers are respected
+  std::int32_t num_threads = 0;    ///< workers of a CPU device
+  bool reads_host_memory = false;  ///< kernels may read mapped files and host arrays in place
 };
 
 /// An ordered queue of work. On the CPU work is done before the call returns.

@@ -41,7 +41,9 @@ struct Chunk {
   std::span<const TokenId> tokens;    ///< at least one
   std::span<const TokenId> previous;  ///< the tokens right before, at least min(3, first_position) of them, oldest first
   std::int32_t num_logit_rows = 0;    ///< logits are wanted for the last this many rows
-  std::int32_t keep_from = 0;         ///< bounded replay (10.2): first position of the rectangle; 0: exact
+  std::int32_t keep_from = 0;         ///< decoder-side replay (10.2): first position of the rectangle; 0: exact
+  std::int32_t first_valid = 0;       ///< encoder-side replay (10.3): window rows before this position do not exist
+  std::int32_t stored_until = 0;      ///< compressed rows of tokens before this position are cached and not rewritten
 };
 
 class DeepseekV41 {
