@@ -1,0 +1,57 @@
+// Small pieces of single rows that several operations share, in the plain form: addressing, RMSNorm, rotation, weight decoding.
+// Not here: the operations themselves.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "backends/cpu/block_codecs.h"
+#include "ops/ops.h"
+
+namespace deepinfer::cpu {
+
+/// Row `row` of a matrix with `width` elements per row; the product does not overflow.
+template <class T>
+[[nodiscard]] constexpr T* row_at(T* base, std::int64_t row, std::int64_t width) {
+  return base + row * width;
+}
+
+[[nodiscard]] inline bf16 round_bf16(double x) { return to_bf16(static_cast<float>(x)); }
+
+/// y = bf16(x * rsqrt(mean(x^2) + eps) * weight) over `width` values (docs/model.md 4.5). y may be x.
+inline void rms_norm_row(const bf16* x, const bf16* weight, std::int32_t width, float eps, bf16* y) {
+  double sum = 0;
+  for (std::int32_t i = 0; i < width; ++i) {
+    sum += static_cast<double>(to_float(x[i])) * to_float(x[i]);
+  }
+  const double inverse = 1.0 / std::sqrt(sum / width + eps);
+  for (std::int32_t i = 0; i < width; ++i) {
+    y[i] = round_bf16(to_float(weight[i]) * (to_float(x[i]) * inverse));
+  }
+}
+
+enum class Direction : std::uint8_t { forward, inverse };
+
+/// Rotates `rope_dim` values in place as interleaved pairs (docs/model.md 4.6). cos, sin: [rope_dim / 2].
+inline void rotate_pairs(bf16* x, const float* cos, const float* sin, std::int32_t rope_dim, Direction direction) {
+  for (std::int32_t i = 0; i < rope_dim / 2; ++i) {
+    const float c = cos[i];
+    const float s = direction == Direction::forward ? sin[i] : -sin[i];
+    const float x0 = to_float(x[2 * i]);
+    const float x1 = to_float(x[2 * i + 1]);
+    x[2 * i] = to_bf16(std::fma(x0, c, -(x1 * s)));
+    x[2 * i + 1] = to_bf16(std::fma(x0, s, x1 * c));
+  }
+}
+
+/// Element (row, column) of a quantised weight [.., k]; exact.
+[[nodiscard]] inline float weight_value(const QuantWeight& weight, std::int32_t k, std::int64_t row, std::int64_t column) {
+  if (weight.format == WeightFormat::fp8) {
+    const std::int64_t scales_per_row = (k + kWeightBlock - 1) / kWeightBlock;
+    const std::uint8_t scale = weight.scales[row / kWeightBlock * scales_per_row + column / kWeightBlock];
+    return e4m3_to_float(weight.codes[row * k + column]) * ue8m0_to_float(scale);
+  }
+  return q4_index_value(weight.codes + row * (k / 2), weight.scales + row * (k / kWeightBlock), column);
+}
+
+}  // namespace deepinfer::cpu
