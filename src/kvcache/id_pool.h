@@ -1,0 +1,56 @@
+// IdPool: which of n numbered things are free, and how many holders each of the others has.
+// Not here: what the ids stand for, where their memory is, who the holders are.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace deepinfer::kvcache {
+
+/// Ids 0 … num_ids − 1, of which id 0 (the padding target) is never handed out. Id is BlockId or SlotId.
+template <class Id>
+class IdPool {
+ public:
+  explicit IdPool(std::int32_t num_ids);
+
+  /// `count` ids with one holder each, the longest unused first; nullopt, and nothing taken, when fewer are free.
+  [[nodiscard]] std::optional<std::vector<Id>> acquire(std::int32_t count);
+  /// One more holder of an id that is held already.
+  void share(Id id);
+  /// One holder less of each. An id without holders is free again; the last of `ids` is reused first.
+  void release(std::span<const Id> ids);
+
+  [[nodiscard]] std::int32_t num_holders(Id id) const;
+  [[nodiscard]] std::int32_t num_free() const { return num_free_; }
+  [[nodiscard]] std::int32_t num_used() const { return capacity() - num_free_; }
+  /// Ids that can be handed out: id 0 is not among them.
+  [[nodiscard]] std::int32_t capacity() const { return static_cast<std::int32_t>(entries_.size()) - 1; }
+
+  /// Aborts unless every id is either held or exactly once in the free list.
+  void check_integrity() const;
+
+ private:
+  struct Entry {
+    std::int32_t num_holders = 0;
+    std::int32_t next_free = 0;  // 0 ends the list: id 0 is never in it
+  };
+
+  [[nodiscard]] Entry& entry(Id id);
+
+  std::vector<Entry> entries_;
+  std::int32_t first_free_ = 0;
+  std::int32_t last_free_ = 0;
+  std::int32_t num_free_ = 0;
+};
+
+using BlockPool = IdPool<BlockId>;
+using SlotPool = IdPool<SlotId>;
+
+extern template class IdPool<BlockId>;
+extern template class IdPool<SlotId>;
+
+}  // namespace deepinfer::kvcache
