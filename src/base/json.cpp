@@ -304,7 +304,9 @@ class Parser {
       if (!value) {
         return value;
       }
-      store(out, places, std::move(*key), std::move(*value));
+      if (!store(out, places, std::move(*key), std::move(*value)) && limits_.unique_keys) {
+        return problem("a key that the object already has");
+      }
       skip_blanks();
       if (take('}')) {
         return Value(std::move(out));
@@ -316,11 +318,13 @@ class Parser {
   }
 
   /// Object::set in constant time per member: `places` is filled once an object outgrows a linear search.
-  static void store(Object& out, std::unordered_map<std::string, std::size_t>& places, std::string key, Value value) {
+  /// False when the key was there before.
+  static bool store(Object& out, std::unordered_map<std::string, std::size_t>& places, std::string key, Value value) {
     constexpr std::size_t kLinearSearchMembers = 16;
     if (out.size() < kLinearSearchMembers) {
+      const std::size_t size_before = out.size();
       out.set(std::move(key), std::move(value));
-      return;
+      return out.size() > size_before;
     }
     if (places.empty()) {
       for (const auto& [name, unused] : out) {
@@ -333,6 +337,7 @@ class Parser {
     } else {
       out.begin()[static_cast<std::ptrdiff_t>(place->second)].second = std::move(value);
     }
+    return is_new;
   }
 
   std::string_view text_;

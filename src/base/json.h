@@ -105,6 +105,7 @@ class Value {
 struct ParseLimits {
   std::int32_t max_depth = 64;
   bool finite_numbers = false;  ///< refuse a number whose magnitude no double holds (1e999)
+  bool unique_keys = false;     ///< refuse an object that names a key twice
 };
 
 /// Parses one complete JSON text. Errors (ErrorKind::corrupt) say what is wrong with "at line L column C".

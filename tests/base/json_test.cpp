@@ -71,6 +71,19 @@ TEST(Json, FiniteNumbersCanBeDemanded) {
   EXPECT_TRUE(parse("[1e308,1e-999,0e999," + std::string(308, '9') + "]", kFinite).has_value());
 }
 
+TEST(Json, UniqueKeysCanBeDemanded) {
+  constexpr ParseLimits kUnique{.unique_keys = true};
+  EXPECT_EQ(parse(R"({"a":1,"b":{"a":2}})", kUnique).has_value(), true);
+  EXPECT_EQ(parse(R"({"a":1,"a":2})", kUnique).error().message, "a key that the object already has at line 1 column 13");
+  std::string many = "{";
+  for (int i = 0; i < 40; ++i) {
+    many += '"' + std::to_string(i) + "\":0,";
+  }
+  EXPECT_TRUE(parse(many + "\"40\":0}", kUnique).has_value());
+  EXPECT_FALSE(parse(many + "\"39\":0}", kUnique).has_value());
+  EXPECT_TRUE(parse(many + "\"39\":0}").has_value());
+}
+
 TEST(Json, NumbersConvertOnlyWhenTheyFit) {
   EXPECT_EQ(Number{"9223372036854775807"}.as_int64(), INT64_MAX);
   EXPECT_EQ(Number{"9223372036854775808"}.as_int64(), std::nullopt);
