@@ -141,7 +141,7 @@ struct Config {
 [[nodiscard]] Result<Config> load_config(const std::filesystem::path& directory);
 
 /// The same for text and for parsed JSON. `origin` is what messages call the source.
-[[nodiscard]] Result<Config> parse_config(std::string_view text, std::string_view origin);
+[[nodiscard]] Result<Config> parse_config_text(std::string_view text, std::string_view origin);
 [[nodiscard]] Result<Config> parse_config(const json::Value& root, std::string_view origin);
 
 /// Table sizes of every Engram layer: the primes of (layer, n, head), n = 2 first (docs/model.md 5.6.2).
