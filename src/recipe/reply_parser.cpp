@@ -1,0 +1,355 @@
+#include "recipe/reply_parser.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json.h"
+
+namespace deepinfer::recipe {
+
+namespace {
+
+/// Stages whose text is not dropped.
+bool keeps_text(Stage stage) {
+  switch (stage) {
+    case Stage::reasoning:
+    case Stage::content:
+    case Stage::json:
+    case Stage::after_json:
+    case Stage::name:
+    case Stage::key:
+    case Stage::value:
+      return true;
+    case Stage::calls:
+    case Stage::arguments:
+    case Stage::value_type:
+    case Stage::finished:
+      return false;
+  }
+  return false;
+}
+
+bool needs_escape(std::string_view text) {
+  return std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == '"' || c == '\\'; });
+}
+
+}  // namespace
+
+ReplyParser::ReplyParser(const ParsingOptions& options, const SpecialTokens& tokens)
+    : parse_json_output_(options.parse_json_output), stages_(make_stage_rules(options, tokens)) {
+  const ThinkingStage thinking = options.thinking_initial_stage;
+  const bool reasons = thinking == ThinkingStage::reasoning_start || thinking == ThinkingStage::reasoning_continuation;
+  if (options.starts_in_tool_calls) {
+    stage_ = Stage::calls;
+  } else if (reasons) {
+    stage_ = Stage::reasoning;
+  }
+  at_start_ = thinking == ThinkingStage::none || thinking == ThinkingStage::reasoning_start;
+  matches_.resize(rules().rules.size());
+}
+
+std::span<const Delta> ReplyParser::feed(const Segment& segment) {
+  begin_call();
+  if (finished_ || segment.text.empty()) {
+    return deltas_;
+  }
+  std::size_t begin = 0;  // of the stage in this segment
+  while (!finished_) {
+    const auto found = segment.kind == SegmentKind::control_token ? find_control(segment, begin) : find_literal(segment, begin);
+    if (!found) {
+      settle(segment.text.substr(begin), segment.source);
+      break;
+    }
+    leave_stage(*found, segment, begin);
+    begin = found->end;
+  }
+  return deltas_;
+}
+
+std::span<const Delta> ReplyParser::finish(BackendFinish reason) {
+  begin_call();
+  if (finished_) {
+    return deltas_;
+  }
+  release_held();
+  while (first_waiting_ < num_waiting_) {
+    release_front();
+  }
+  Finished end;
+  switch (reason) {
+    case BackendFinish::stop:
+      end.reason = num_calls_ > 0 ? FinishReason::tool_calls : FinishReason::stop;
+      break;
+    case BackendFinish::length:
+      end.reason = FinishReason::length;
+      break;
+    case BackendFinish::content_filter:
+      end.reason = FinishReason::content_filter;
+      break;
+    case BackendFinish::end_of_input:
+      end.reason = FinishReason::end_of_input;
+      break;
+  }
+  deltas_.emplace_back(end);
+  finished_ = true;
+  return deltas_;
+}
+
+std::uint64_t ReplyParser::oldest_source(std::uint64_t next) const {
+  if (held_) {
+    return held_->source;
+  }
+  return first_waiting_ < num_waiting_ ? waiting_[first_waiting_].source : next;
+}
+
+void ReplyParser::begin_call() {
+  deltas_.clear();
+  num_scratch_ = 0;
+  if (first_waiting_ == num_waiting_) {
+    first_waiting_ = num_waiting_ = 0;
+  } else if (first_waiting_ > waiting_.size() / 2) {
+    std::rotate(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(first_waiting_), waiting_.end());
+    num_waiting_ -= first_waiting_;
+    first_waiting_ = 0;
+  }
+}
+
+std::optional<ReplyParser::Found> ReplyParser::find_literal(const Segment& segment, std::size_t begin) {
+  const std::string_view text = segment.text;
+  const StageRules& stage = rules();
+  for (std::size_t i = begin; i < text.size(); ++i) {
+    if (quiet_) {
+      const std::size_t from = i;
+      while (i < text.size() && !stage.starts[static_cast<unsigned char>(text[i])]) {
+        ++i;
+      }
+      stage_bytes_ += i - from;
+      if (i == text.size()) {
+        break;
+      }
+    }
+    std::size_t length = 0;
+    if (const Rule* rule = advance(text[i], segment.kind, length)) {
+      return Found{.rule = rule, .end = i + 1, .length = length};
+    }
+  }
+  return std::nullopt;
+}
+
+const Rule* ReplyParser::advance(char byte, SegmentKind kind, std::size_t& length) {
+  const StageRules& stage = rules();
+  bool quiet = true;
+  for (std::size_t i = 0; i < matches_.size(); ++i) {
+    const Literal& literal = stage.rules[i].literal;
+    if (literal.prefix() == Prefix::start_of_stage && (stage_bytes_ > 0 || !at_start_)) {
+      continue;
+    }
+    if (matches_[i].advance(literal, byte, kind, newlines_)) {
+      length = matches_[i].length();
+      return &stage.rules[i];
+    }
+    quiet = quiet && matches_[i].idle();
+  }
+  ++stage_bytes_;
+  newlines_ = byte == '\n' && stage.takes_newlines ? newlines_ + 1 : 0;
+  quiet_ = quiet && newlines_ == 0;
+  return nullptr;
+}
+
+std::optional<ReplyParser::Found> ReplyParser::find_control(const Segment& segment, std::size_t begin) {
+  if (begin == segment.text.size()) {
+    return std::nullopt;
+  }
+  const StageRules& stage = rules();
+  quiet_ = true;
+  for (std::size_t i = 0; i < matches_.size(); ++i) {
+    if (matches_[i].advance_control(stage.rules[i].literal, segment.text, newlines_)) {
+      return Found{.rule = &stage.rules[i], .end = segment.text.size(), .length = matches_[i].length()};
+    }
+    quiet_ = quiet_ && matches_[i].idle();
+  }
+  stage_bytes_ += segment.text.size();
+  newlines_ = 0;
+  return std::nullopt;
+}
+
+void ReplyParser::leave_stage(const Found& found, const Segment& segment, std::size_t begin) {
+  release_held();
+  const std::size_t here = found.end - begin;  // bytes of the stage in this segment
+  const bool inside = found.length <= here;
+  std::size_t before = inside ? waiting_bytes_ : waiting_bytes_ + here - found.length;  // waiting bytes before the literal
+  while (first_waiting_ < num_waiting_) {
+    const Waiting& front = waiting_[first_waiting_++];
+    emit_text(std::string_view(front.text).substr(0, before), front.source);
+    before -= std::min(before, front.text.size());
+  }
+  waiting_bytes_ = 0;
+  if (inside) {
+    emit_text(segment.text.substr(begin, here - found.length), segment.source);
+  }
+  if (found.rule->effect == Effect::stop) {
+    deltas_.emplace_back(Finished{.reason = FinishReason::stop_sequence, .stop_sequence = found.rule->literal.bytes()});
+    finished_ = true;
+    return;
+  }
+  held_ = Held{.effect = found.rule->effect, .bracket = found.rule->literal.bytes()[0], .source = segment.source};
+  if (!inside) {
+    release_held();
+  }
+  enter_stage(*found.rule);
+}
+
+void ReplyParser::enter_stage(const Rule& rule) {
+  switch (rule.effect) {
+    case Effect::start_call:
+      has_parameters_ = false;
+      break;
+    case Effect::open_string:
+    case Effect::open_raw:
+      value_is_string_ = rule.effect == Effect::open_string;
+      break;
+    default:
+      break;
+  }
+  at_start_ = rule.effect == Effect::lead_newline || rule.effect == Effect::open_content;
+  stage_ = rule.next;
+  stage_bytes_ = 0;
+  newlines_ = 0;
+  quiet_ = true;
+  matches_.assign(rules().rules.size(), Match());
+}
+
+void ReplyParser::settle(std::string_view rest, std::uint64_t source) {
+  const std::size_t keep = withheld();
+  if (keep < stage_bytes_ || stage_bytes_ == 0) {
+    release_held();
+  }
+  if (!keeps_text(stage_)) {
+    return;
+  }
+  while (first_waiting_ < num_waiting_ && waiting_bytes_ + rest.size() - waiting_[first_waiting_].text.size() >= keep) {
+    release_front();
+  }
+  if (keep == 0 || rest.empty()) {
+    emit_text(rest, source);
+    return;
+  }
+  if (num_waiting_ == waiting_.size()) {
+    waiting_.emplace_back();
+  }
+  Waiting& slot = waiting_[num_waiting_++];
+  slot.text.assign(rest);
+  slot.source = source;
+  waiting_bytes_ += rest.size();
+}
+
+std::size_t ReplyParser::withheld() const {
+  std::size_t longest = newlines_;
+  for (const Match& match : matches_) {
+    longest = std::max(longest, match.length());
+  }
+  return longest;
+}
+
+void ReplyParser::release_front() {
+  const Waiting& front = waiting_[first_waiting_++];
+  waiting_bytes_ -= front.text.size();
+  emit_text(front.text, front.source);
+}
+
+void ReplyParser::release_held() {
+  if (held_) {
+    const Held held = *held_;
+    held_.reset();
+    emit_held(held);
+  }
+}
+
+void ReplyParser::emit_text(std::string_view text, std::uint64_t source) {
+  if (text.empty()) {
+    return;
+  }
+  switch (stage_) {
+    case Stage::reasoning:
+      deltas_.emplace_back(ReasoningText{.text = text, .source = source});
+      break;
+    case Stage::content:
+      deltas_.emplace_back(ContentText{.text = parse_json_output_ ? " " : text, .source = source});
+      break;
+    case Stage::json:
+      deltas_.emplace_back(ContentText{.text = text, .source = source});
+      break;
+    case Stage::after_json:
+      deltas_.emplace_back(ContentText{.text = " ", .source = source});
+      break;
+    case Stage::name:
+      name_.append(text);
+      break;
+    case Stage::value:
+      if (value_is_string_ && needs_escape(text)) {
+        std::string& escaped = scratch();
+        json::append_escaped(escaped, text);
+        emit_arguments(escaped);
+        break;
+      }
+      [[fallthrough]];
+    case Stage::key:
+      emit_arguments(text);
+      break;
+    case Stage::calls:
+    case Stage::arguments:
+    case Stage::value_type:
+    case Stage::finished:
+      break;
+  }
+}
+
+void ReplyParser::emit_held(const Held& held) {
+  switch (held.effect) {
+    case Effect::json_bracket:
+      deltas_.emplace_back(ContentText{.text = held.bracket == '{' ? "{" : "[", .source = held.source});
+      break;
+    case Effect::start_call: {
+      std::string& name = scratch();
+      name.swap(name_);
+      name_.clear();
+      deltas_.emplace_back(CallStart{.index = num_calls_++, .name = name});
+      break;
+    }
+    case Effect::start_parameter:
+      emit_arguments(has_parameters_ ? ", " : "{");
+      has_parameters_ = true;
+      break;
+    case Effect::end_key:
+      emit_arguments(": ");
+      break;
+    case Effect::open_string:
+      emit_arguments("\"");
+      break;
+    case Effect::close_value:
+      if (value_is_string_) {
+        emit_arguments("\"");
+      }
+      break;
+    case Effect::close_call:
+      emit_arguments(has_parameters_ ? "}" : "{}");
+      break;
+    case Effect::nothing:
+    case Effect::lead_newline:
+    case Effect::open_content:
+    case Effect::open_raw:
+    case Effect::stop:
+      break;
+  }
+}
+
+std::string& ReplyParser::scratch() {
+  if (num_scratch_ == scratch_.size()) {
+    scratch_.emplace_back();
+  }
+  std::string& text = scratch_[num_scratch_++];
+  text.clear();
+  return text;
+}
+
+}  // namespace deepinfer::recipe
