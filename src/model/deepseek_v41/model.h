@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,9 +13,12 @@
 #include "base/result.h"
 #include "model/deepseek_v41/config.h"
 #include "ops/device.h"
+#include "tensor/formats.h"
 #include "weights/checkpoint.h"
 
 namespace deepinfer::model {
+
+struct Caches;
 
 /// How much the model allocates at creation; nothing grows afterwards.
 struct CacheSizes {
@@ -22,6 +26,7 @@ struct CacheSizes {
   std::int32_t num_slots = 0;               ///< bounded states, slot 0 (padding) included
   std::int32_t max_rows = 0;                ///< rows of one forward
   std::int32_t max_chunks = 0;              ///< requests in one forward
+  std::int32_t max_logit_rows = 0;          ///< rows of one forward whose logits are wanted
   std::int32_t max_blocks_per_request = 0;  ///< ceil(longest context / 128)
   std::int32_t max_drafts = 0;              ///< deepest rollback is max_drafts + 1 positions (sizes the rings)
 };
@@ -46,6 +51,15 @@ struct Chunk {
   std::int32_t stored_until = 0;      ///< compressed rows of tokens before this position are cached and not rewritten
 };
 
+/// Output of one layer on the host, for examination: streams [rows, S, D] and the coefficients of the next collapse [rows, S].
+struct LayerOutput {
+  std::int32_t layer = 0;
+  std::span<bf16> streams;
+  std::span<float> pre;
+};
+/// Sees the output of every layer and may replace it. Costs two copies per layer; for tests and `model probe`.
+using LayerHook = std::function<void(const LayerOutput&)>;
+
 class DeepseekV41 {
  public:
   /// Binds the weights (checked before by validate_checkpoint) and allocates caches and workspace.
@@ -59,7 +73,11 @@ class DeepseekV41 {
   /// A row whose numbers went bad has NaN logits; other rows are not affected.
   [[nodiscard]] std::span<const float> forward(std::span<const Chunk> chunks);
 
+  /// An empty hook switches examination off.
+  void set_layer_hook(LayerHook hook);
+
   [[nodiscard]] const Config& config() const;
+  [[nodiscard]] const Caches& caches() const;
   [[nodiscard]] std::vector<CacheGroup> cache_groups() const;
 
  private:

@@ -1,0 +1,163 @@
+#include "model/deepseek_v41/binding.h"
+
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace deepinfer::model {
+
+namespace {
+
+/// Looks tensors up by name and makes them readable for the device.
+class Binder {
+ public:
+  Binder(Device& device, const weights::Checkpoint& checkpoint, std::vector<Buffer>& copies)
+      : device_(device), stream_(device.make_stream()), checkpoint_(checkpoint), copies_(copies) {}
+
+  template <class T>
+  const T* tensor(const std::string& name) {
+    return static_cast<const T*>(place(name));
+  }
+
+  QuantWeight fp8(const std::string& name) { return quantised(name, WeightFormat::fp8); }
+  QuantWeight fp4(const std::string& name) { return quantised(name, WeightFormat::fp4); }
+
+  /// Bytes that did not fit; 0 when everything is bound.
+  [[nodiscard]] std::size_t missing_bytes() const { return missing_bytes_; }
+  void finish() { stream_->synchronize(); }
+
+ private:
+  QuantWeight quantised(const std::string& name, WeightFormat format) {
+    return {.format = format, .codes = tensor<std::uint8_t>(name + ".weight"), .scales = tensor<std::uint8_t>(name + ".scale")};
+  }
+
+  const void* place(const std::string& name) {
+    const TensorView* view = checkpoint_.find(name);
+    check(view != nullptr, "a validated checkpoint has every tensor of the inventory");
+    if (device_.info().reads_host_memory) {
+      return view->data;  // aligned: the checkpoint sees to it
+    }
+    Buffer copy = device_.allocate(view->size_bytes());
+    if (copy.data() == nullptr) {
+      missing_bytes_ += view->size_bytes();
+      return nullptr;
+    }
+    stream_->copy(copy.data(), view->data, view->size_bytes());
+    copies_.push_back(std::move(copy));
+    return copies_.back().data();
+  }
+
+  Device& device_;
+  std::unique_ptr<Stream> stream_;
+  const weights::Checkpoint& checkpoint_;
+  std::vector<Buffer>& copies_;
+  std::size_t missing_bytes_ = 0;
+};
+
+MixWeights bind_mix(Binder& bind, const std::string& prefix) {
+  return {.fn = bind.tensor<float>(prefix + "_fn"),
+          .base = bind.tensor<float>(prefix + "_base"),
+          .scale = bind.tensor<float>(prefix + "_scale")};
+}
+
+AttentionWeights bind_attention(Binder& bind, const std::string& prefix, const Config& config, std::int32_t layer) {
+  AttentionWeights out{.wq_a = bind.fp8(prefix + ".wq_a"),
+                       .wq_b = bind.fp8(prefix + ".wq_b"),
+                       .wkv = bind.fp8(prefix + ".wkv"),
+                       .wo_a = bind.fp8(prefix + ".wo_a"),
+                       .wo_b = bind.fp8(prefix + ".wo_b"),
+                       .q_norm = bind.tensor<bf16>(prefix + ".q_norm.weight"),
+                       .kv_norm = bind.tensor<bf16>(prefix + ".kv_norm.weight"),
+                       .sink = bind.tensor<float>(prefix + ".attn_sink"),
+                       .compressor = {},
+                       .indexer = {}};
+  if (config.is_kv_source(layer)) {
+    out.compressor = {.wkv = bind.tensor<bf16>(prefix + ".compressor.wkv.weight"),
+                      .wgate = config.ratio(layer) == 2 ? bind.tensor<bf16>(prefix + ".compressor.wgate.weight") : nullptr,
+                      .norm = bind.tensor<bf16>(prefix + ".compressor.norm.weight"),
+                      .wk = bind.tensor<bf16>(prefix + ".indexer.wk.weight"),
+                      .k_norm = bind.tensor<bf16>(prefix + ".indexer.k_norm.weight")};
+  }
+  if (config.is_index_source(layer)) {
+    out.indexer = {.wq_b = bind.fp8(prefix + ".indexer.wq_b"), .weights_proj = bind.tensor<bf16>(prefix + ".indexer.weights_proj.weight")};
+  }
+  return out;
+}
+
+FfnWeights bind_ffn(Binder& bind, const std::string& prefix, std::int32_t num_experts) {
+  FfnWeights out{.gate = bind.tensor<bf16>(prefix + ".gate.weight"),
+                 .bias = bind.tensor<float>(prefix + ".gate.bias"),
+                 .bias_image = bind.tensor<float>(prefix + ".gate.bias_vl"),
+                 .experts = {},
+                 .shared = {}};
+  for (std::int32_t expert = 0; expert < num_experts; ++expert) {
+    const std::string name = prefix + ".experts." + std::to_string(expert);
+    out.experts.push_back({.w1 = bind.fp4(name + ".w1"), .w3 = bind.fp4(name + ".w3"), .w2 = bind.fp4(name + ".w2")});
+  }
+  const std::string shared = prefix + ".shared_experts";
+  out.shared = {.w1 = bind.fp8(shared + ".w1"), .w3 = bind.fp8(shared + ".w3"), .w2 = bind.fp8(shared + ".w2")};
+  return out;
+}
+
+/// `layer` counts drafter blocks behind the backbone; they are window-only and source nothing.
+BlockWeights bind_block(Binder& bind, const std::string& prefix, const Config& config, std::int32_t layer) {
+  return {.attn_mix = bind_mix(bind, prefix + ".hc_attn"),
+          .ffn_mix = bind_mix(bind, prefix + ".hc_ffn"),
+          .attn_norm = bind.tensor<bf16>(prefix + ".attn_norm.weight"),
+          .ffn_norm = bind.tensor<bf16>(prefix + ".ffn_norm.weight"),
+          .attn = bind_attention(bind, prefix + ".attn", config, layer),
+          .ffn = bind_ffn(bind, prefix + ".ffn", config.num_experts(layer))};
+}
+
+EngramWeights bind_engram(Binder& bind, const std::string& prefix) {
+  return {.codes = bind.tensor<std::uint8_t>(prefix + ".embed.weight"),
+          .scales = bind.tensor<std::uint8_t>(prefix + ".embed.scale"),
+          .wkv = bind.fp8(prefix + ".wkv"),
+          .q_weight = bind.tensor<bf16>(prefix + ".q_weight"),
+          .k_weight = bind.tensor<bf16>(prefix + ".k_weight")};
+}
+
+DrafterWeights bind_drafter(Binder& bind, const Config& config) {
+  DrafterWeights out;
+  const std::int32_t num_blocks = config.num_nextn_predict_layers;
+  if (num_blocks == 0) {
+    return out;
+  }
+  out.main_proj = bind.fp8("mtp.0.main_proj");
+  out.main_norm = bind.tensor<bf16>("mtp.0.main_norm.weight");
+  for (std::int32_t i = 0; i < num_blocks; ++i) {
+    out.blocks.push_back(bind_block(bind, "mtp." + std::to_string(i), config, config.num_hidden_layers + i));
+  }
+  const std::string last = "mtp." + std::to_string(num_blocks - 1);
+  out.norm = bind.tensor<bf16>(last + ".norm.weight");
+  out.markov_embed = bind.tensor<bf16>(last + ".markov_head.embed.weight");
+  out.markov_head = bind.tensor<bf16>(last + ".markov_head.head.weight");
+  out.confidence = bind.tensor<bf16>(last + ".confidence_head.proj.weight");
+  return out;
+}
+
+}  // namespace
+
+Result<BoundModel> bind_weights(Device& device, std::shared_ptr<const weights::Checkpoint> checkpoint, const Config& config) {
+  BoundModel out{.checkpoint = std::move(checkpoint), .copies = {}, .weights = {}};
+  Binder bind(device, *out.checkpoint, out.copies);
+  out.weights.embed = bind.tensor<bf16>("embed.weight");
+  out.weights.head = bind.tensor<bf16>("head.weight");
+  out.weights.norm = bind.tensor<bf16>("norm.weight");
+  for (std::int32_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    out.weights.layers.push_back(bind_block(bind, "layers." + std::to_string(layer), config, layer));
+  }
+  for (const std::int32_t layer : config.engram_layer_ids) {
+    out.weights.engrams.push_back(bind_engram(bind, "layers." + std::to_string(layer) + ".engram"));
+  }
+  out.weights.drafter = bind_drafter(bind, config);
+  bind.finish();
+  if (bind.missing_bytes() > 0) {
+    return fail(ErrorKind::exhausted, device.info().name + " has no room for the weights: " + std::to_string(bind.missing_bytes()) +
+                                          " bytes are missing; use a smaller model or a device with more memory");
+  }
+  return out;
+}
+
+}  // namespace deepinfer::model

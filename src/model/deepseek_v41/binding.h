@@ -1,0 +1,104 @@
+// Weights of the model as device pointers, layer by layer. Names and formats: docs/model.md section 8.
+// The checkpoint was validated before (inventory.h); a tensor that is missing here is a broken invariant.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "model/deepseek_v41/config.h"
+#include "ops/device.h"
+#include "ops/ops.h"
+#include "tensor/tensor.h"
+#include "weights/checkpoint.h"
+
+namespace deepinfer::model {
+
+/// Mixing coefficients of one sub-layer. fn [(2 + S) S, S D], base [(2 + S) S], scale [3], fp32.
+struct MixWeights {
+  const float* fn = nullptr;
+  const float* base = nullptr;
+  const float* scale = nullptr;
+};
+
+/// Present at kv sources. wgate only at ratio 2.
+struct CompressorWeights {
+  const bf16* wkv = nullptr;     // [d, D]
+  const bf16* wgate = nullptr;   // [d, D]
+  const bf16* norm = nullptr;    // [d]
+  const bf16* wk = nullptr;      // [di, d] index key projection
+  const bf16* k_norm = nullptr;  // [di]
+};
+
+/// Present at index sources.
+struct IndexerWeights {
+  QuantWeight wq_b;                    // [Hi di, rq]
+  const bf16* weights_proj = nullptr;  // [Hi, D]
+};
+
+struct AttentionWeights {
+  QuantWeight wq_a, wq_b, wkv, wo_a, wo_b;
+  const bf16* q_norm = nullptr;
+  const bf16* kv_norm = nullptr;
+  const float* sink = nullptr;
+  CompressorWeights compressor;
+  IndexerWeights indexer;
+};
+
+struct FfnWeights {
+  const bf16* gate = nullptr;  // [E, D]
+  const float* bias = nullptr;
+  const float* bias_image = nullptr;
+  std::vector<ExpertWeights> experts;
+  ExpertWeights shared;
+};
+
+struct EngramWeights {
+  const std::uint8_t* codes = nullptr;   // [rows, de]
+  const std::uint8_t* scales = nullptr;  // [rows, de / 32]
+  QuantWeight wkv;                       // [(S + 1) D, columns de]
+  const bf16* q_weight = nullptr;        // [S, D]
+  const bf16* k_weight = nullptr;        // [S, D]
+};
+
+/// One backbone layer or drafter block.
+struct BlockWeights {
+  MixWeights attn_mix, ffn_mix;
+  const bf16* attn_norm = nullptr;
+  const bf16* ffn_norm = nullptr;
+  AttentionWeights attn;
+  FfnWeights ffn;
+};
+
+struct DrafterWeights {
+  QuantWeight main_proj;  // [D, taps D]
+  const bf16* main_norm = nullptr;
+  std::vector<BlockWeights> blocks;
+  const bf16* norm = nullptr;
+  const bf16* markov_embed = nullptr;  // [V, rank]
+  const bf16* markov_head = nullptr;   // [V, rank]
+  const bf16* confidence = nullptr;    // [1, D + rank]
+};
+
+struct ModelWeights {
+  const bf16* embed = nullptr;  // [V, D]
+  const bf16* head = nullptr;   // [V, D]
+  const bf16* norm = nullptr;   // [D]
+  std::vector<BlockWeights> layers;
+  std::vector<EngramWeights> engrams;  // in the order of engram_layers
+  DrafterWeights drafter;              // blocks empty when the model has none
+};
+
+/// The bound weights and whatever keeps their memory alive.
+struct BoundModel {
+  std::shared_ptr<const weights::Checkpoint> checkpoint;
+  std::vector<Buffer> copies;  ///< tensors the device cannot read where they lie
+  ModelWeights weights;
+};
+
+/// Binds every text tensor. A device that reads host memory gets pointers into the mapping, any other device copies.
+/// Errors: exhausted when the device has no room.
+[[nodiscard]] Result<BoundModel> bind_weights(Device& device, std::shared_ptr<const weights::Checkpoint> checkpoint, const Config& config);
+
+}  // namespace deepinfer::model

@@ -1,0 +1,66 @@
+// One forward pass, layer by layer: reads top to bottom like docs/model.md section 12.
+// Borrows weights, caches, tables and workspace from the model; holds no state between passes.
+#pragma once
+
+#include <cstdint>
+
+#include "model/deepseek_v41/binding.h"
+#include "model/deepseek_v41/caches.h"
+#include "model/deepseek_v41/config.h"
+#include "model/deepseek_v41/model.h"
+#include "model/deepseek_v41/step_tables.h"
+#include "model/deepseek_v41/workspace.h"
+#include "ops/device.h"
+#include "ops/ops.h"
+
+namespace deepinfer::model {
+
+/// What a pass works on.
+struct ForwardContext {
+  Ops& ops;
+  Stream& stream;
+  const Config& config;
+  const ModelWeights& weights;
+  Caches& caches;
+  const StepTables& tables;
+  Workspace& workspace;
+  const LayerHook& hook;  ///< empty: none
+};
+
+class ForwardPass {
+ public:
+  explicit ForwardPass(const ForwardContext& context);
+
+  /// Runs all layers over the rows of the tables and leaves the wanted logits in workspace.logits.
+  void run();
+
+ private:
+  void embed();
+  void prepare_rotations();
+  void engram(std::int32_t place);
+  /// Normalised input of a sub-layer: u and u_q8 of the current rows.
+  void sublayer_input(const float* pre, const bf16* norm);
+  void mix(const MixWeights& weights, float* pre);
+  void expand();
+  void write_global(std::int32_t layer);
+  void drop_rows();
+  void attention(std::int32_t layer);
+  void select(std::int32_t layer);
+  void attend(std::int32_t layer);
+  void moe(std::int32_t layer);
+  void examine(std::int32_t layer);
+  void head();
+
+  [[nodiscard]] std::int32_t num_rows() const { return rows_->rows.num_rows; }
+  [[nodiscard]] RopeTable rope(std::int32_t layer) const;
+  void linear(const Q8Rows& x, const QuantWeight& weight, std::int32_t n, std::int32_t k, bf16* y);
+
+  ForwardContext context_;
+  Ops& ops_;
+  Stream& stream_;
+  const Config& config_;
+  Workspace& w_;
+  const RowSet* rows_;  // the rows of the current layer: all of them, or the kept ones from the split layer on
+};
+
+}  // namespace deepinfer::model

@@ -1,0 +1,86 @@
+#include "model/deepseek_v41/model.h"
+
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "model/deepseek_v41/binding.h"
+#include "model/deepseek_v41/caches.h"
+#include "model/deepseek_v41/forward.h"
+#include "model/deepseek_v41/step_tables.h"
+#include "model/deepseek_v41/workspace.h"
+
+namespace deepinfer::model {
+
+struct DeepseekV41::State {
+  Device& device;
+  Config config;
+  CacheSizes sizes;
+  BoundModel bound;
+  EngramHash hash;
+  Caches caches;
+  Workspace workspace;
+  std::unique_ptr<Stream> stream;
+  std::optional<StepTables> tables;  // refers to config and hash above
+  LayerHook hook;
+};
+
+Result<std::unique_ptr<DeepseekV41>> DeepseekV41::create(Device& device, std::shared_ptr<const weights::Checkpoint> checkpoint,
+                                                         const Config& config, std::vector<std::int32_t> engram_class, CacheSizes sizes) {
+  Result<BoundModel> bound = bind_weights(device, std::move(checkpoint), config);
+  if (!bound) {
+    return std::unexpected(std::move(bound.error()));
+  }
+  Result<Caches> caches = make_caches(device, config, sizes);
+  if (!caches) {
+    return std::unexpected(std::move(caches.error()));
+  }
+  Result<Workspace> workspace = make_workspace(device, config, sizes);
+  if (!workspace) {
+    return std::unexpected(std::move(workspace.error()));
+  }
+  auto state = std::make_unique<State>(State{.device = device,
+                                             .config = config,
+                                             .sizes = sizes,
+                                             .bound = std::move(*bound),
+                                             .hash = EngramHash(config, std::move(engram_class)),
+                                             .caches = std::move(*caches),
+                                             .workspace = std::move(*workspace),
+                                             .stream = device.make_stream(),
+                                             .tables = std::nullopt,
+                                             .hook = {}});
+  Result<StepTables> tables = StepTables::create(device, state->config, sizes, state->hash);
+  if (!tables) {
+    return std::unexpected(std::move(tables.error()));
+  }
+  state->tables.emplace(std::move(*tables));
+  return std::unique_ptr<DeepseekV41>(new DeepseekV41(std::move(state)));
+}
+
+DeepseekV41::DeepseekV41(std::unique_ptr<State> state) : state_(std::move(state)) {}
+DeepseekV41::~DeepseekV41() = default;
+
+std::span<const float> DeepseekV41::forward(std::span<const Chunk> chunks) {
+  State& s = *state_;
+  s.tables->build(chunks, *s.stream);
+  const std::size_t num_logit_rows = s.tables->host_logit_rows().size();
+  check(num_logit_rows <= static_cast<std::size_t>(s.sizes.max_logit_rows), "a step wants no more logits than the model has room for");
+  ForwardPass({.ops = s.device.ops(),
+               .stream = *s.stream,
+               .config = s.config,
+               .weights = s.bound.weights,
+               .caches = s.caches,
+               .tables = *s.tables,
+               .workspace = s.workspace,
+               .hook = s.hook})
+      .run();
+  s.stream->synchronize();
+  return {s.workspace.logits, num_logit_rows * static_cast<std::size_t>(s.config.vocab_size)};
+}
+
+void DeepseekV41::set_layer_hook(LayerHook hook) { state_->hook = std::move(hook); }
+const Config& DeepseekV41::config() const { return state_->config; }
+const Caches& DeepseekV41::caches() const { return state_->caches; }
+std::vector<CacheGroup> DeepseekV41::cache_groups() const { return state_->caches.groups; }
+
+}  // namespace deepinfer::model

@@ -1,0 +1,196 @@
+#include "model/deepseek_v41/step_tables.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "model/deepseek_v41/device_memory.h"
+
+namespace deepinfer::model {
+
+namespace {
+
+/// The part of a chunk behind the split layer: its rows in the rectangle, or one placeholder that sees no window.
+struct Kept {
+  std::int32_t skipped = 0;  // rows of the chunk that leave
+  bool is_placeholder = false;
+};
+
+Kept kept_part(const Chunk& chunk) {
+  const auto num_rows = static_cast<std::int32_t>(chunk.tokens.size());
+  const std::int32_t before = std::clamp(chunk.keep_from - chunk.first_position, 0, num_rows);
+  return before == num_rows ? Kept{.skipped = num_rows - 1, .is_placeholder = true} : Kept{.skipped = before, .is_placeholder = false};
+}
+
+}  // namespace
+
+Result<StepTables> StepTables::create(Device& device, const Config& config, const CacheSizes& sizes, const EngramHash& hash) {
+  StepTables out(config, hash);
+  out.max_blocks_ = sizes.max_blocks_per_request;
+  const auto rows = static_cast<std::size_t>(sizes.max_rows);
+  const auto chunks = static_cast<std::size_t>(sizes.max_chunks);
+  const std::size_t row_set = 4 * rows + chunks * (5 + static_cast<std::size_t>(out.max_blocks_));
+  const std::size_t group_sets = 2 * 3 * rows;
+  const std::size_t engram = hash.num_layers() * static_cast<std::size_t>(hash.num_columns()) * rows;
+  const std::size_t capacity = 2 * row_set + group_sets + engram + 2 * rows;  // + tokens and logit rows
+  out.host_.resize(capacity);
+  out.kept_ranges_.reserve(chunks);
+  out.logit_rows_.reserve(rows);
+  DeviceMemory memory(device);
+  out.device_ = memory.take<std::int32_t>(capacity);
+  Result<std::vector<Buffer>> buffers = std::move(memory).finish("step tables");
+  if (!buffers) {
+    return std::unexpected(std::move(buffers.error()));
+  }
+  out.buffers_ = std::move(*buffers);
+  return out;
+}
+
+std::int32_t* StepTables::take(std::size_t count) {
+  check(used_ + count <= host_.size(), "a step stays within the sizes the model was created for");
+  std::int32_t* out = host_.data() + used_;
+  used_ += count;
+  return out;
+}
+
+RowSet StepTables::build_rows(std::span<const Chunk> chunks, bool is_kept) {
+  std::size_t num_rows = 0;
+  for (const Chunk& chunk : chunks) {
+    num_rows += chunk.tokens.size() - static_cast<std::size_t>(is_kept ? kept_part(chunk).skipped : 0);
+  }
+  std::int32_t* position = take(num_rows);
+  std::int32_t* chunk_of = take(num_rows);
+  std::int32_t* low = take(num_rows);
+  std::int32_t* high = take(num_rows);
+  std::int32_t* first_row = take(chunks.size());
+  std::int32_t* chunk_rows = take(chunks.size());
+  std::int32_t* first_position = take(chunks.size());
+  std::int32_t* slot = take(chunks.size());
+  std::int32_t* stored = take(chunks.size());
+  std::int32_t* table = take(chunks.size() * static_cast<std::size_t>(max_blocks_));
+
+  std::int32_t row = 0;
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const Chunk& chunk = chunks[c];
+    const Kept kept = is_kept ? kept_part(chunk) : Kept{};
+    first_row[c] = row;
+    chunk_rows[c] = static_cast<std::int32_t>(chunk.tokens.size()) - kept.skipped;
+    first_position[c] = chunk.first_position + kept.skipped;
+    slot[c] = chunk.slot.value;
+    stored[c] = kept.is_placeholder ? 0 : chunk_rows[c];
+    const std::int32_t bound = std::max(chunk.first_valid, is_kept ? chunk.keep_from : 0);
+    for (std::int32_t i = 0; i < chunk_rows[c]; ++i, ++row) {
+      position[row] = first_position[c] + i;
+      chunk_of[row] = static_cast<std::int32_t>(c);
+      high[row] = position[row];
+      low[row] = kept.is_placeholder ? high[row] + 1 : std::max(position[row] - config_->sliding_window + 1, bound);
+    }
+    std::int32_t* blocks = table + c * static_cast<std::size_t>(max_blocks_);
+    for (std::int32_t b = 0; b < max_blocks_; ++b) {
+      blocks[b] = static_cast<std::size_t>(b) < chunk.blocks.size() ? chunk.blocks[static_cast<std::size_t>(b)].value : 0;
+    }
+  }
+  return {.rows = {.num_rows = row, .position = on_device(position), .chunk = on_device(chunk_of)},
+          .chunks = {.num_chunks = static_cast<std::int32_t>(chunks.size()),
+                     .first_row = on_device(first_row),
+                     .num_rows = on_device(chunk_rows),
+                     .first_position = on_device(first_position),
+                     .slot = on_device(slot),
+                     .block_table = on_device(table),
+                     .max_blocks = max_blocks_},
+          .window_low = on_device(low),
+          .window_high = on_device(high),
+          .stored_rows = on_device(stored)};
+}
+
+void StepTables::build_groups(std::span<const Chunk> chunks, std::int32_t ratio) {
+  std::size_t num_groups = 0;
+  for (const Chunk& chunk : chunks) {
+    const auto end = chunk.first_position + static_cast<std::int32_t>(chunk.tokens.size());
+    num_groups += static_cast<std::size_t>(end / ratio - chunk.first_position / ratio);
+  }
+  std::int32_t* row = take(num_groups);
+  std::int32_t* position = take(num_groups);
+  std::int32_t* place = take(num_groups);
+  const std::int32_t rows_per_block = kBlockPositions / ratio;
+  std::int32_t chunk_row = 0;
+  std::size_t at = 0;
+  for (const Chunk& chunk : chunks) {
+    const auto end = chunk.first_position + static_cast<std::int32_t>(chunk.tokens.size());
+    for (std::int32_t group = chunk.first_position / ratio; group < end / ratio; ++group, ++at) {
+      const std::int32_t last = group * ratio + ratio - 1;
+      row[at] = chunk_row + last - chunk.first_position;
+      position[at] = group * ratio;
+      const BlockId block = chunk.blocks[static_cast<std::size_t>(group / rows_per_block)];
+      place[at] = last < chunk.stored_until ? -1 : block.value * rows_per_block + group % rows_per_block;
+    }
+    chunk_row += static_cast<std::int32_t>(chunk.tokens.size());
+  }
+  groups_[static_cast<std::size_t>(ratio)] = {.num_groups = static_cast<std::int32_t>(num_groups),
+                                              .row = on_device(row),
+                                              .position = on_device(position),
+                                              .place = on_device(place)};
+}
+
+void StepTables::build_engram(std::span<const Chunk> chunks) {
+  engram_rows_.clear();
+  const auto columns = static_cast<std::size_t>(hash_->num_columns());
+  for (std::size_t index = 0; index < hash_->num_layers(); ++index) {
+    std::int32_t* rows = take(static_cast<std::size_t>(all_.rows.num_rows) * columns);
+    engram_rows_.push_back(on_device(rows));
+    for (const Chunk& chunk : chunks) {
+      classes_.clear();
+      for (const TokenId token : chunk.previous) {
+        classes_.push_back(hash_->class_of(token.value));
+      }
+      for (const TokenId token : chunk.tokens) {
+        classes_.push_back(hash_->class_of(token.value));
+        hash_->rows(index, classes_, {rows, columns});
+        rows += columns;
+      }
+    }
+  }
+}
+
+void StepTables::build(std::span<const Chunk> chunks, Stream& stream) {
+  used_ = 0;
+  kept_ranges_.clear();
+  logit_rows_.clear();
+  drops_rows_ = false;
+  std::int32_t first_row = 0;
+  std::int32_t kept_row = 0;
+  for (const Chunk& chunk : chunks) {
+    const auto num_rows = static_cast<std::int32_t>(chunk.tokens.size());
+    check(num_rows > 0, "a chunk has at least one token");
+    check(chunk.blocks.size() <= static_cast<std::size_t>(max_blocks_) &&
+              static_cast<std::int64_t>(chunk.blocks.size()) * kBlockPositions >= chunk.first_position + num_rows,
+          "the blocks of a chunk cover its tokens and fit the table");
+    check(static_cast<std::int32_t>(chunk.previous.size()) >= std::min(hash_->lookback(), chunk.first_position),
+          "a chunk comes with the tokens its n-grams reach back to");
+    const Kept kept = kept_part(chunk);
+    drops_rows_ = drops_rows_ || kept.skipped > 0 || kept.is_placeholder;
+    kept_ranges_.push_back({.first = first_row + kept.skipped, .count = num_rows - kept.skipped});
+    kept_row += num_rows - kept.skipped;
+    first_row += num_rows;
+    check(chunk.num_logit_rows <= num_rows - kept.skipped, "logits exist only for kept rows");
+    for (std::int32_t i = chunk.num_logit_rows; i > 0; --i) {
+      logit_rows_.push_back(kept_row - i);
+    }
+  }
+  std::int32_t* tokens = take(static_cast<std::size_t>(first_row));
+  tokens_ = on_device(tokens);
+  for (const Chunk& chunk : chunks) {
+    tokens = std::transform(chunk.tokens.begin(), chunk.tokens.end(), tokens, [](TokenId id) { return id.value; });
+  }
+  all_ = build_rows(chunks, false);
+  kept_ = drops_rows_ ? build_rows(chunks, true) : all_;
+  build_groups(chunks, 1);
+  build_groups(chunks, 2);
+  build_engram(chunks);
+  std::int32_t* logit_rows = take(logit_rows_.size());
+  std::copy(logit_rows_.begin(), logit_rows_.end(), logit_rows);
+  device_logit_rows_ = on_device(logit_rows);
+  stream.copy(device_, host_.data(), used_ * sizeof(std::int32_t));
+}
+
+}  // namespace deepinfer::model
