@@ -304,8 +304,8 @@ class Parser {
       if (!value) {
         return value;
       }
-      if (!store(out, places, std::move(*key), std::move(*value)) && limits_.unique_keys) {
-        return problem("a key that the object already has");
+      if (!store(out, places, *key, std::move(*value)) && limits_.unique_keys) {
+        return problem("the key \"" + *key + "\" twice in one object");
       }
       skip_blanks();
       if (take('}')) {
@@ -319,11 +319,11 @@ class Parser {
 
   /// Object::set in constant time per member: `places` is filled once an object outgrows a linear search.
   /// False when the key was there before.
-  static bool store(Object& out, std::unordered_map<std::string, std::size_t>& places, std::string key, Value value) {
+  static bool store(Object& out, std::unordered_map<std::string, std::size_t>& places, const std::string& key, Value value) {
     constexpr std::size_t kLinearSearchMembers = 16;
     if (out.size() < kLinearSearchMembers) {
       const std::size_t size_before = out.size();
-      out.set(std::move(key), std::move(value));
+      out.set(key, std::move(value));
       return out.size() > size_before;
     }
     if (places.empty()) {
@@ -333,7 +333,7 @@ class Parser {
     }
     const auto [place, is_new] = places.try_emplace(key, out.size());
     if (is_new) {
-      out.append(std::move(key), std::move(value));
+      out.append(key, std::move(value));
     } else {
       out.begin()[static_cast<std::ptrdiff_t>(place->second)].second = std::move(value);
     }
