@@ -50,7 +50,8 @@ ReplyParser::ReplyParser(const ParsingOptions& options, const SpecialTokens& tok
 
 std::span<const Delta> ReplyParser::feed(const Segment& segment) {
   begin_call();
-  if (finished_ || segment.text.empty()) {
+  if (segment.text.empty()) {
+    take_empty(segment.source);
     return deltas_;
   }
   std::size_t begin = 0;  // of the stage in this segment
@@ -72,7 +73,7 @@ std::span<const Delta> ReplyParser::finish(BackendFinish reason) {
     return deltas_;
   }
   release_held();
-  while (first_waiting_ < num_waiting_) {
+  while (first_waiting_ < num_waiting_ && stage_bytes_ > 0) {
     release_front();
   }
   Finished end;
@@ -128,15 +129,15 @@ std::optional<ReplyParser::Found> ReplyParser::find_literal(const Segment& segme
         break;
       }
     }
-    std::size_t length = 0;
-    if (const Rule* rule = advance(text[i], segment.kind, length)) {
-      return Found{.rule = rule, .end = i + 1, .length = length};
+    if (std::optional<Found> found = advance(text[i], segment.kind)) {
+      found->end = i + 1;
+      return found;
     }
   }
   return std::nullopt;
 }
 
-const Rule* ReplyParser::advance(char byte, SegmentKind kind, std::size_t& length) {
+std::optional<ReplyParser::Found> ReplyParser::advance(char byte, SegmentKind kind) {
   const StageRules& stage = rules();
   bool quiet = true;
   for (std::size_t i = 0; i < matches_.size(); ++i) {
@@ -145,15 +146,15 @@ const Rule* ReplyParser::advance(char byte, SegmentKind kind, std::size_t& lengt
       continue;
     }
     if (matches_[i].advance(literal, byte, kind, newlines_)) {
-      length = matches_[i].length();
-      return &stage.rules[i];
+      const std::size_t length = matches_[i].length();
+      return Found{.rule = &stage.rules[i], .end = 0, .length = length, .before = stage_bytes_ + 1 - length};
     }
     quiet = quiet && matches_[i].idle();
   }
   ++stage_bytes_;
   newlines_ = byte == '\n' && stage.takes_newlines ? newlines_ + 1 : 0;
   quiet_ = quiet && newlines_ == 0;
-  return nullptr;
+  return std::nullopt;
 }
 
 std::optional<ReplyParser::Found> ReplyParser::find_control(const Segment& segment, std::size_t begin) {
@@ -164,7 +165,9 @@ std::optional<ReplyParser::Found> ReplyParser::find_control(const Segment& segme
   quiet_ = true;
   for (std::size_t i = 0; i < matches_.size(); ++i) {
     if (matches_[i].advance_control(stage.rules[i].literal, segment.text, newlines_)) {
-      return Found{.rule = &stage.rules[i], .end = segment.text.size(), .length = matches_[i].length()};
+      const std::size_t length = matches_[i].length();
+      const std::size_t before = stage_bytes_ + segment.text.size() - length;
+      return Found{.rule = &stage.rules[i], .end = segment.text.size(), .length = length, .before = before};
     }
     quiet_ = quiet_ && matches_[i].idle();
   }
@@ -177,14 +180,19 @@ void ReplyParser::leave_stage(const Found& found, const Segment& segment, std::s
   release_held();
   const std::size_t here = found.end - begin;  // bytes of the stage in this segment
   const bool inside = found.length <= here;
-  std::size_t before = inside ? waiting_bytes_ : waiting_bytes_ + here - found.length;  // waiting bytes before the literal
-  while (first_waiting_ < num_waiting_) {
-    const Waiting& front = waiting_[first_waiting_++];
-    emit_text(std::string_view(front.text).substr(0, before), front.source);
-    before -= std::min(before, front.text.size());
+  std::size_t left = inside ? waiting_bytes_ : waiting_bytes_ + here - found.length;  // waiting bytes before the literal
+  bool cut = found.before == 0;
+  for (; first_waiting_ < num_waiting_; ++first_waiting_) {
+    const Waiting& front = waiting_[first_waiting_];
+    const std::size_t size = std::min(left, front.text.size());
+    if (!cut && (size > 0 || front.text.empty())) {
+      emit_text(std::string_view(front.text).substr(0, size), front.source);
+    }
+    cut = cut || size < front.text.size();
+    left -= size;
   }
   waiting_bytes_ = 0;
-  if (inside) {
+  if (inside && here > found.length) {
     emit_text(segment.text.substr(begin, here - found.length), segment.source);
   }
   if (found.rule->effect == Effect::stop) {
@@ -213,6 +221,7 @@ void ReplyParser::enter_stage(const Rule& rule) {
   }
   at_start_ = rule.effect == Effect::lead_newline || rule.effect == Effect::open_content;
   stage_ = rule.next;
+  is_first_stage_ = false;
   stage_bytes_ = 0;
   newlines_ = 0;
   quiet_ = true;
@@ -224,23 +233,40 @@ void ReplyParser::settle(std::string_view rest, std::uint64_t source) {
   if (keep < stage_bytes_ || stage_bytes_ == 0) {
     release_held();
   }
-  if (!keeps_text(stage_)) {
+  if (rest.empty() || !keeps_text(stage_)) {
     return;
   }
-  while (first_waiting_ < num_waiting_ && waiting_bytes_ + rest.size() - waiting_[first_waiting_].text.size() >= keep) {
-    release_front();
+  if (keep < stage_bytes_) {
+    while (first_waiting_ < num_waiting_ && waiting_bytes_ + rest.size() - waiting_[first_waiting_].text.size() >= keep) {
+      release_front();
+    }
   }
-  if (keep == 0 || rest.empty()) {
+  if (keep == 0) {
     emit_text(rest, source);
+  } else {
+    wait(rest, source);
+  }
+}
+
+void ReplyParser::take_empty(std::uint64_t source) {
+  if (finished_ || !keeps_text(stage_) || (stage_bytes_ == 0 && !is_first_stage_)) {
     return;
   }
+  if (stage_bytes_ > 0 && withheld() == 0) {
+    emit_text({}, source);
+  } else {
+    wait({}, source);
+  }
+}
+
+void ReplyParser::wait(std::string_view text, std::uint64_t source) {
   if (num_waiting_ == waiting_.size()) {
     waiting_.emplace_back();
   }
   Waiting& slot = waiting_[num_waiting_++];
-  slot.text.assign(rest);
+  slot.text.assign(text);
   slot.source = source;
-  waiting_bytes_ += rest.size();
+  waiting_bytes_ += text.size();
 }
 
 std::size_t ReplyParser::withheld() const {
@@ -266,9 +292,6 @@ void ReplyParser::release_held() {
 }
 
 void ReplyParser::emit_text(std::string_view text, std::uint64_t source) {
-  if (text.empty()) {
-    return;
-  }
   switch (stage_) {
     case Stage::reasoning:
       deltas_.emplace_back(ReasoningText{.text = text, .source = source});

@@ -48,11 +48,12 @@ class ReplyParser {
     std::string text;
     std::uint64_t source = 0;
   };
-  /// A literal that ended in the segment being fed: `end` is the offset after it, `length` its bytes with the newlines before it.
+  /// A literal that ended in the segment being fed.
   struct Found {
     const Rule* rule = nullptr;
-    std::size_t end = 0;
-    std::size_t length = 0;
+    std::size_t end = 0;     ///< offset after it in the segment
+    std::size_t length = 0;  ///< its bytes with the newlines before it
+    std::size_t before = 0;  ///< bytes of the stage before it
   };
   /// What a literal adds to the reply, not yet passed on.
   struct Held {
@@ -64,10 +65,12 @@ class ReplyParser {
   void begin_call();
   [[nodiscard]] std::optional<Found> find_literal(const Segment& segment, std::size_t begin);
   [[nodiscard]] std::optional<Found> find_control(const Segment& segment, std::size_t begin);
-  [[nodiscard]] const Rule* advance(char byte, SegmentKind kind, std::size_t& length);
+  [[nodiscard]] std::optional<Found> advance(char byte, SegmentKind kind);
   void leave_stage(const Found& found, const Segment& segment, std::size_t begin);
   void enter_stage(const Rule& rule);
   void settle(std::string_view rest, std::uint64_t source);
+  void take_empty(std::uint64_t source);
+  void wait(std::string_view text, std::uint64_t source);
 
   [[nodiscard]] std::size_t withheld() const;
   void release_front();
@@ -88,6 +91,7 @@ class ReplyParser {
   std::size_t newlines_ = 0;     // newlines at the end of them
   bool at_start_ = true;         // leading newlines are dropped and nothing else has come
   bool quiet_ = true;            // no literal has begun and no newline counts
+  bool is_first_stage_ = true;   // no literal has been found yet
 
   std::deque<Waiting> waiting_;  // slots are reused; [first_waiting_, num_waiting_) wait, oldest first
   std::size_t first_waiting_ = 0;

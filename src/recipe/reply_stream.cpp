@@ -75,7 +75,10 @@ Result<std::span<const Event>> ReplyStream::tokens(std::span<const TokenId> ids,
 
 std::span<const Event> ReplyStream::finish(BackendFinish reason) {
   events_.clear();
-  handle(parser_.finish(reason));
+  if (!finished()) {
+    start();
+    handle(parser_.finish(reason));
+  }
   return events_.events();
 }
 
@@ -94,6 +97,7 @@ void ReplyStream::feed(const Segment& segment, std::string_view logprobs) {
   if (!logprobs.empty()) {
     logprobs_.push_back({.source = segment.source, .json = std::string(logprobs)});
   }
+  start();
   handle(parser_.feed(segment));
   const std::uint64_t oldest = parser_.oldest_source(next_source_);
   while (!logprobs_.empty() && logprobs_.front().source < oldest) {
@@ -103,7 +107,6 @@ void ReplyStream::feed(const Segment& segment, std::string_view logprobs) {
 
 void ReplyStream::handle(std::span<const Delta> deltas) {
   for (const Delta& delta : deltas) {
-    start();
     std::visit([this](const auto& one) { handle(one); }, delta);
   }
 }
