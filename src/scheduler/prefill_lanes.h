@@ -1,0 +1,26 @@
+// How one step's prefill budget is divided among prompts: a lane in order of arrival and an express lane for little work.
+// Pure arithmetic; admission is a question to the caller.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+namespace deepinfer::scheduler {
+
+/// One prompt that wants rows, in order of arrival.
+struct PrefillShare {
+  std::int32_t num_wanted = 0;   ///< positions left to compute, at least 1
+  std::int32_t num_granted = 0;  ///< rows of this step; result
+  bool running = false;          ///< holds its cache; set when `admit` succeeds
+};
+
+/// Share of the prefill budget that is served in order of least work: 1 / kExpressFraction. A quarter delays the oldest prompt by
+/// at most a third and gives a short one a rate that does not depend on the prompts before it.
+inline constexpr std::int32_t kExpressFraction = 4;
+
+/// Divides `budget` rows. `admit(i)` is asked before a share that is not running gets its first row, oldest first in the arrival
+/// lane; when it says no, the share gets nothing in this step.
+void divide_prefill_budget(std::int32_t budget, std::span<PrefillShare> shares, const std::function<bool(std::size_t)>& admit);
+
+}  // namespace deepinfer::scheduler

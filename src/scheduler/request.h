@@ -1,0 +1,66 @@
+// The life of a request as a variant: each state holds exactly what exists then, transitions consume the old state.
+// Not here: when a transition happens (scheduler.h), the request's tokens (engine).
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "base/ids.h"
+#include "kvcache/cache_pool.h"
+
+namespace deepinfer::scheduler {
+
+/// Submitted, nothing computed, nothing held.
+struct Waiting {
+  std::int32_t num_overtaken = 0;  ///< younger requests admitted before it although it did not fit
+};
+
+/// Some of the known tokens are computed; the cache covers all of them.
+struct Prefilling {
+  kvcache::Holding cache;
+  std::int32_t num_computed = 0;  ///< positions [0, num_computed) are in the cache
+};
+
+/// All known tokens but the last are computed.
+struct Decoding {
+  kvcache::Holding cache;
+};
+
+/// Gave its cache back to an older request; all known tokens are computed again after admission.
+struct Preempted {
+  std::int32_t num_overtaken = 0;
+};
+
+/// Nothing held; forgotten by the next plan.
+struct Finished {};
+
+using State = std::variant<Waiting, Prefilling, Decoding, Preempted, Finished>;
+
+/// One request as the scheduler knows it: counts and state.
+struct Request {
+  RequestId id;
+  std::uint64_t arrival = 0;       ///< order of submission; an older request has a smaller number
+  std::int32_t num_tokens = 0;     ///< known tokens: prompt and outputs so far
+  std::int32_t max_positions = 0;  ///< positions that are ever computed; the last output token is not
+  State state;
+};
+
+/// Positions in the cache; 0 for states without one.
+[[nodiscard]] std::int32_t num_computed(const Request& request);
+/// Positions that must be computed before the next token can be sampled.
+[[nodiscard]] inline std::int32_t num_uncomputed(const Request& request) { return request.num_tokens - num_computed(request); }
+/// The cache of a running request; nullptr in other states.
+[[nodiscard]] const kvcache::Holding* holding(const Request& request);
+/// Overtakings of a queued request; nullptr in other states.
+[[nodiscard]] std::int32_t* num_overtaken(Request& request);
+
+/// Waiting or Preempted → Prefilling.
+[[nodiscard]] Prefilling admit(State&& queued, kvcache::Holding&& cache);
+/// Prefilling → Decoding, when all known tokens are computed and one more is known.
+[[nodiscard]] Decoding start_decoding(Prefilling&& state);
+/// Prefilling or Decoding → Preempted.
+[[nodiscard]] Preempted preempt(State&& running, kvcache::CachePool& pool);
+/// Any state → Finished.
+[[nodiscard]] Finished finish(State&& state, kvcache::CachePool& pool);
+
+}  // namespace deepinfer::scheduler

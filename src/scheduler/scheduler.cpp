@@ -1,0 +1,246 @@
+// Order of a plan: forget what finished, decode rows (preempting only for a real need), then prefill within the budget.
+#include "scheduler/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace deepinfer::scheduler {
+namespace {
+
+/// Into a list that is sorted by arrival.
+void insert_by_arrival(std::vector<Request*>& list, Request* request) {
+  list.insert(std::ranges::upper_bound(list, request->arrival, {}, &Request::arrival), request);
+}
+
+void erase_by_arrival(std::vector<Request*>& list, const Request* request) {
+  const auto place = std::ranges::lower_bound(list, request->arrival, {}, &Request::arrival);
+  check(place != list.end() && *place == request, "a request is in the list of its state");
+  list.erase(place);
+}
+
+}  // namespace
+
+Scheduler::Scheduler(Limits limits, kvcache::CacheGeometry geometry) : limits_(limits), pool_(geometry) {
+  check(limits.max_requests >= 1, "at least one request can run");
+  check(limits.max_batched_tokens >= limits.max_requests, "every running request can have its row in a step");
+}
+
+const Request* Scheduler::find(RequestId request) const {
+  const auto found = requests_.find(request);
+  return found == requests_.end() ? nullptr : &found->second;
+}
+
+void Scheduler::apply(std::span<const Event> events) {
+  for (const Event& event : events) {
+    std::visit([this](const auto& of_kind) { apply(of_kind); }, event);
+  }
+}
+
+void Scheduler::apply(const Submitted& event) {
+  check(event.num_tokens >= 1 && event.num_tokens <= event.max_positions, "a request starts with one to max_positions tokens");
+  check(event.max_positions <= pool_.max_positions(), "a request fits into the pool when it is alone");
+  const auto [place, inserted] = requests_.try_emplace(event.request);
+  check(inserted, "a request is submitted once");
+  place->second = {.id = event.request,
+                   .arrival = next_arrival_++,
+                   .num_tokens = event.num_tokens,
+                   .max_positions = event.max_positions,
+                   .state = Waiting{}};
+  queue_.push_back(&place->second);
+}
+
+void Scheduler::apply(const Advanced& event) {
+  const auto found = requests_.find(event.request);
+  check(found != requests_.end(), "only a known request advances");
+  Request& request = found->second;
+  const std::int32_t num_left = num_uncomputed(request) - event.num_computed;
+  if (auto* prefilling = std::get_if<Prefilling>(&request.state)) {
+    check(num_left >= 0 && event.num_new_tokens == (num_left == 0 ? 1 : 0), "a prompt gives one token when it is complete, none before");
+    prefilling->num_computed += event.num_computed;
+    if (num_left == 0) {
+      request.state = start_decoding(std::move(*prefilling));
+    }
+  } else {
+    check(std::holds_alternative<Decoding>(request.state), "only a running request advances");
+    check(event.num_computed == event.num_new_tokens && event.num_new_tokens >= 1, "a decode step gives a token per valid position");
+  }
+  request.num_tokens += event.num_new_tokens;
+}
+
+void Scheduler::apply(const Ended& event) {
+  const auto found = requests_.find(event.request);
+  check(found != requests_.end(), "only a known request ends");
+  Request& request = found->second;
+  erase_by_arrival(holding(request) != nullptr ? running_ : queue_, &request);
+  request.state = finish(std::move(request.state), pool_);
+  finished_.push_back(request.id);
+}
+
+const StepPlan& Scheduler::plan() {
+  forget_finished();
+  plan_.chunks.clear();
+  plan_.preempted.clear();
+  plan_.num_tokens = 0;
+  plan_decode();
+  plan_.num_decode_chunks = static_cast<std::int32_t>(plan_.chunks.size());
+  plan_prefill();
+  return plan_;
+}
+
+void Scheduler::forget_finished() {
+  for (const RequestId request : finished_) {
+    requests_.erase(request);
+  }
+  finished_.clear();
+}
+
+void Scheduler::plan_decode() {
+  for (std::size_t i = 0; i < running_.size();) {
+    Request& request = *running_[i];
+    auto* decoding = std::get_if<Decoding>(&request.state);
+    if (decoding == nullptr) {
+      ++i;
+      continue;
+    }
+    check(request.num_tokens <= request.max_positions, "a request that reached its last position has ended");
+    bool has_room = pool_.extend(decoding->cache, request.num_tokens);
+    while (!has_room && i + 1 < running_.size()) {
+      preempt_running(cheapest_younger(i));
+      has_room = pool_.extend(decoding->cache, request.num_tokens);
+    }
+    if (!has_room) {
+      preempt_running(i);  // the youngest: everybody else needs what they hold
+      break;
+    }
+    add_chunk(request, 1);
+    ++i;
+  }
+}
+
+/// Among the requests after `index`, which are younger: the one with the least to compute again; the youngest of equals.
+std::size_t Scheduler::cheapest_younger(std::size_t index) const {
+  std::size_t cheapest = index + 1;
+  for (std::size_t i = cheapest + 1; i < running_.size(); ++i) {
+    if (num_computed(*running_[i]) <= num_computed(*running_[cheapest])) {
+      cheapest = i;
+    }
+  }
+  return cheapest;
+}
+
+void Scheduler::preempt_running(std::size_t index) {
+  Request* request = running_[index];
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
+  request->state = preempt(std::move(request->state), pool_);
+  insert_by_arrival(queue_, request);
+  plan_.preempted.push_back(request->id);
+}
+
+void Scheduler::plan_prefill() {
+  const std::int32_t budget = limits_.max_batched_tokens - plan_.num_tokens;
+  collect_prefill_candidates();
+  divide_prefill_budget(budget, shares_, [this](std::size_t i) { return try_admit(*candidates_[i]); });
+  for (std::size_t i = 0; i < shares_.size(); ++i) {
+    if (shares_[i].num_granted > 0) {
+      add_chunk(*candidates_[i], shares_[i].num_granted);
+    }
+  }
+}
+
+/// Every prefilling request and the first max_requests queued ones (more cannot start in one step), oldest first.
+void Scheduler::collect_prefill_candidates() {
+  candidates_.clear();
+  shares_.clear();
+  num_growing_ = 0;
+  for (Request* request : running_) {
+    num_growing_ += may_grow(*request) ? 1 : 0;
+    if (std::holds_alternative<Prefilling>(request->state)) {
+      candidates_.push_back(request);
+    }
+  }
+  const auto num_queued = std::min(queue_.size(), static_cast<std::size_t>(limits_.max_requests));
+  for (std::size_t i = 0; i < num_queued; ++i) {
+    candidates_.push_back(queue_[i]);
+  }
+  std::ranges::sort(candidates_, {}, &Request::arrival);
+  for (const Request* request : candidates_) {
+    shares_.push_back({.num_wanted = num_uncomputed(*request), .running = holding(*request) != nullptr});
+  }
+}
+
+/// Positions reserved at admission: the known tokens and, as far as there is one, the first output.
+std::int32_t Scheduler::admission_positions(const Request& request) const {
+  return std::min(request.num_tokens + 1, request.max_positions);
+}
+
+bool Scheduler::may_grow(const Request& request) const {
+  return static_cast<std::int32_t>(holding(request)->blocks.size()) < pool_.num_blocks_for(request.max_positions);
+}
+
+/// A slot, a place among the running, and blocks beside one for each running request that can still grow: without this room the
+/// newcomer would be preempted as soon as an older request crosses a block boundary.
+bool Scheduler::fits(const Request& request) const {
+  const std::int32_t num_needed = pool_.num_blocks_for(admission_positions(request));
+  return num_running() < limits_.max_requests && pool_.slots().num_free() > 0 && num_needed + num_growing_ <= pool_.blocks().num_free();
+}
+
+bool Scheduler::try_admit(Request& request) {
+  Request& oldest = *queue_.front();
+  if (!fits(request)) {
+    return false;
+  }
+  if (&request != &oldest && !fits(oldest)) {
+    std::int32_t& passed = *num_overtaken(oldest);
+    if (passed == kMaxOvertakes) {
+      return false;
+    }
+    ++passed;
+  }
+  auto cache = pool_.acquire(admission_positions(request));
+  check(cache.has_value(), "what fits can be acquired");
+  erase_by_arrival(queue_, &request);
+  request.state = admit(std::move(request.state), std::move(*cache));
+  insert_by_arrival(running_, &request);
+  num_growing_ += may_grow(request) ? 1 : 0;
+  return true;
+}
+
+void Scheduler::add_chunk(const Request& request, std::int32_t num_tokens) {
+  const kvcache::Holding& cache = *holding(request);
+  const bool last = num_tokens == num_uncomputed(request);
+  plan_.chunks.push_back({.request = request.id,
+                          .slot = cache.slot,
+                          .blocks = cache.blocks,
+                          .first_position = num_computed(request),
+                          .num_tokens = num_tokens,
+                          .num_logit_rows = last ? 1 : 0});
+  plan_.num_tokens += num_tokens;
+}
+
+void Scheduler::check_integrity() const {
+  std::vector<const kvcache::Holding*> holdings;
+  for (const Request* request : running_) {
+    const kvcache::Holding* cache = holding(*request);
+    check(cache != nullptr, "a running request holds a cache");
+    check(static_cast<std::int32_t>(cache->blocks.size()) >= pool_.num_blocks_for(num_computed(*request)),
+          "the cache covers what is computed");
+    check(num_uncomputed(*request) >= 1, "a running request has something to compute");
+    holdings.push_back(cache);
+  }
+  for (const Request* request : queue_) {
+    check(std::holds_alternative<Waiting>(request->state) || std::holds_alternative<Preempted>(request->state),
+          "a queued request is waiting or preempted");
+  }
+  for (const RequestId request : finished_) {
+    check(std::holds_alternative<Finished>(requests_.at(request).state), "only finished requests are to be forgotten");
+  }
+  check(std::ranges::is_sorted(running_, {}, &Request::arrival), "running requests are in order of arrival");
+  check(std::ranges::is_sorted(queue_, {}, &Request::arrival), "queued requests are in order of arrival");
+  check(running_.size() + queue_.size() + finished_.size() == requests_.size(), "every request is in exactly one list");
+  check(num_running() <= limits_.max_requests, "no more requests run than may");
+  pool_.check_integrity(holdings);
+}
+
+}  // namespace deepinfer::scheduler

@@ -1,0 +1,114 @@
+// Scheduler: what the next step computes. plan() reserves and returns a value, apply(events) is the only other mutator; both are
+// pure arithmetic on ids and counts. Not here: tokens, sampling, memory, devices, time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "kvcache/cache_pool.h"
+#include "scheduler/prefill_lanes.h"
+#include "scheduler/request.h"
+
+namespace deepinfer::scheduler {
+
+struct Limits {
+  std::int32_t max_requests = 0;        ///< running at once
+  std::int32_t max_batched_tokens = 0;  ///< rows of one step, at least max_requests
+};
+
+/// Rows of one request in one step: positions first_position … first_position + num_tokens − 1.
+struct PlannedChunk {
+  RequestId request;
+  SlotId slot;
+  std::span<const BlockId> blocks;  ///< covers all positions up to the last of the chunk
+  std::int32_t first_position = 0;
+  std::int32_t num_tokens = 0;
+  std::int32_t num_logit_rows = 0;  ///< 1 when the chunk ends at the last known token, else 0
+};
+
+/// One step. At most one chunk per request; decode rows first, oldest request first, then prefill chunks, oldest first.
+/// The block spans are valid until the next plan() or apply().
+struct StepPlan {
+  std::vector<PlannedChunk> chunks;
+  std::int32_t num_decode_chunks = 0;
+  std::int32_t num_tokens = 0;       ///< rows of all chunks
+  std::vector<RequestId> preempted;  ///< lost their cache to this plan
+};
+
+/// A new request with `num_tokens` known tokens (at least 1), of which at most `max_positions` positions are ever computed.
+struct Submitted {
+  RequestId request;
+  std::int32_t num_tokens = 0;
+  std::int32_t max_positions = 0;  ///< from num_tokens to the pool's max_positions()
+};
+/// A planned chunk was computed: `num_computed` positions more are valid, `num_new_tokens` tokens more are known.
+struct Advanced {
+  RequestId request;
+  std::int32_t num_computed = 0;
+  std::int32_t num_new_tokens = 0;
+};
+/// The request is over, for whatever reason and in whatever state.
+struct Ended {
+  RequestId request;
+};
+using Event = std::variant<Submitted, Advanced, Ended>;
+
+/// An older request that does not fit is passed by at most this many younger ones; then it is next. Enough to use the holes that
+/// a long prompt waits beside, few enough that it waits for the end of requests that run already.
+inline constexpr std::int32_t kMaxOvertakes = 16;
+
+class Scheduler {
+ public:
+  Scheduler(Limits limits, kvcache::CacheGeometry geometry);
+
+  /// Decides the next step and reserves its blocks and slots. Valid until the next call; empty when nothing can run,
+  /// which happens only when no request is running or queued.
+  [[nodiscard]] const StepPlan& plan();
+  void apply(std::span<const Event> events);
+
+  /// nullptr when unknown or forgotten.
+  [[nodiscard]] const Request* find(RequestId request) const;
+  [[nodiscard]] const kvcache::CachePool& pool() const { return pool_; }
+  [[nodiscard]] std::int32_t num_running() const { return static_cast<std::int32_t>(running_.size()); }
+  [[nodiscard]] std::int32_t num_queued() const { return static_cast<std::int32_t>(queue_.size()); }
+
+  /// Aborts unless lists, states and pools agree.
+  void check_integrity() const;
+
+ private:
+  void apply(const Submitted& event);
+  void apply(const Advanced& event);
+  void apply(const Ended& event);
+
+  void forget_finished();
+  void plan_decode();
+  void plan_prefill();
+  [[nodiscard]] std::size_t cheapest_younger(std::size_t index) const;
+  void preempt_running(std::size_t index);
+  void collect_prefill_candidates();
+  [[nodiscard]] std::int32_t admission_positions(const Request& request) const;
+  [[nodiscard]] bool fits(const Request& request) const;
+  [[nodiscard]] bool may_grow(const Request& request) const;
+  [[nodiscard]] bool try_admit(Request& request);
+  void add_chunk(const Request& request, std::int32_t num_tokens);
+
+  const Limits limits_;
+  kvcache::CachePool pool_;
+  std::unordered_map<RequestId, Request> requests_;  // nodes: addresses stay valid
+  std::vector<Request*> running_;                    // Prefilling and Decoding, oldest first
+  std::vector<Request*> queue_;                      // Waiting and Preempted, oldest first
+  std::vector<RequestId> finished_;                  // to be forgotten by the next plan
+  std::uint64_t next_arrival_ = 0;
+  StepPlan plan_;
+
+  // Scratch of plan_prefill, kept for its capacity.
+  std::vector<Request*> candidates_;
+  std::vector<PrefillShare> shares_;
+  std::int32_t num_growing_ = 0;  // running requests that may need a block later
+};
+
+}  // namespace deepinfer::scheduler
