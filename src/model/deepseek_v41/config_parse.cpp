@@ -16,7 +16,8 @@ namespace {
 using Bounds = ConfigReader::Bounds;
 using NumberBounds = ConfigReader::NumberBounds;
 
-// Upper bounds are far above any real model. They keep products of sizes inside 64 bits and work on hostile files bounded.
+// Upper bounds are far above any real model. They keep products of sizes inside
+// 64 bits and work on hostile files bounded.
 constexpr Bounds kWidth{1, 1 << 20};
 constexpr Bounds kHeadWidth{1, 1 << 14};
 constexpr Bounds kHeads{1, 1 << 12};
@@ -28,7 +29,8 @@ constexpr NumberBounds kTheta{1, 1e12};
 /// Smallest epsilon a float holds without going subnormal.
 constexpr double kSmallestEps = 1.2e-38;
 
-/// Quantised groups along an axis: 32 elements share one scale (docs/model.md 4.3, 8).
+/// Quantised groups along an axis: 32 elements share one scale
+/// (docs/model.md 4.3, 8).
 constexpr std::int32_t kGroup = 32;
 constexpr std::string_view kMultipleOfGroup = "must be a multiple of 32";
 
@@ -93,7 +95,6 @@ void read_attention(ConfigReader& in, Config& out) {
   out.sliding_window = in.count("sliding_window", kWidth);
 }
 
-/// Ratios first: the other roles are checked against them.
 void read_ratios(ConfigReader& in, Config& out) {
   out.compress_ratios = in.counts("compress_ratios", {0, 2});
   const auto num_layers = static_cast<std::size_t>(out.num_hidden_layers);
@@ -108,6 +109,8 @@ void read_ratios(ConfigReader& in, Config& out) {
              "must have a 1: the first one starts the decoder half");
 }
 
+/// Every layer from the first source on has its source's ratio; so the split
+/// layer, the first of ratio 1, is a source itself.
 void read_sources(ConfigReader& in, Config& out) {
   out.kv_source_layer_ids = in.counts("kv_source_layer_ids", layer_bounds(out));
   out.index_source_layer_ids = in.counts("index_source_layer_ids", layer_bounds(out));
@@ -121,7 +124,9 @@ void read_sources(ConfigReader& in, Config& out) {
   }
   if (in.has("index_k_source_layer_ids")) {
     in.require(in.counts("index_k_source_layer_ids", layer_bounds(out)) == kv, "index_k_source_layer_ids",
-               "must equal kv_source_layer_ids: index keys come from the source's compressed rows", {"kv_source_layer_ids"});
+               "must equal kv_source_layer_ids: index keys come from the "
+               "source's compressed rows",
+               {"kv_source_layer_ids"});
   }
   std::optional<std::int32_t> source;
   for (std::int32_t layer = 0; layer < out.num_hidden_layers; ++layer) {
@@ -135,9 +140,6 @@ void read_sources(ConfigReader& in, Config& out) {
     in.require(source || !contains(index, layer), "index_source_layer_ids",
                "layer " + std::to_string(layer) + " comes before every kv source and has no rows to select", {"kv_source_layer_ids"});
   }
-  const auto split = std::ranges::find(out.compress_ratios, 1) - out.compress_ratios.begin();
-  in.require(contains(kv, static_cast<std::int32_t>(split)), "kv_source_layer_ids",
-             "must contain the first layer of ratio 1, " + std::to_string(split), {"compress_ratios"});
 }
 
 void read_indexer(ConfigReader& in, Config& out) {
@@ -211,7 +213,8 @@ void read_engram(ConfigReader& in, Config& out) {
   json::Array wanted(derived.begin(), derived.end());
   in.require(out.engram_num_embeddings == derived, "engram_num_embeddings",
              "must be " + json::to_text(std::move(wanted)) +
-                 ", the table rows that follow from engram_vocab_size, engram_n_heads and engram_max_ngram_size",
+                 ", the table rows that follow from engram_vocab_size, "
+                 "engram_n_heads and engram_max_ngram_size",
              {"engram_layer_ids", "engram_vocab_size", "engram_n_heads", "engram_max_ngram_size"});
 }
 
@@ -244,7 +247,9 @@ VisionConfig read_vision(ConfigReader& in) {
   out.hidden_size = in.count("hidden_size", kWidth);
   out.num_attention_heads = in.count("num_attention_heads", kHeads);
   in.require(out.hidden_size % (4 * out.num_attention_heads) == 0, "hidden_size",
-             "must be a multiple of 4 · num_attention_heads: rows and columns rotate half of a head each", {"num_attention_heads"});
+             "must be a multiple of 4 · num_attention_heads: rows and columns "
+             "rotate half of a head each",
+             {"num_attention_heads"});
   out.intermediate_size = in.count("intermediate_size", kWidth);
   out.patch_size = in.count("patch_size", {1, 1 << 10});
   out.rope_theta = in.number("rope_theta", kTheta);
