@@ -62,12 +62,16 @@ void append_identity(std::string& out, const ReplyIdentity& identity, std::strin
 
 }  // namespace
 
-ChatChunks::ChatChunks(ReplyIdentity identity, ThinkingMode thinking, UsageMember usage_member)
-    : identity_(std::move(identity)), thinking_(thinking == ThinkingMode::on), usage_member_(usage_member) {}
+ChatChunks::ChatChunks(ReplyIdentity identity, ReplyOpening opening, UsageMember usage_member)
+    : identity_(std::move(identity)),
+      opening_(opening),
+      thinking_(opening != ReplyOpening::plain),
+      usage_member_(usage_member),
+      has_content_(opening != ReplyOpening::reasoning),
+      has_reasoning_(opening == ReplyOpening::reasoning) {}
 
 void ChatChunks::start(const std::optional<std::string>& system_fingerprint, EventBuffer& out) {
   started_ = true;
-  has_content_ = !thinking_;
   if (system_fingerprint) {
     fingerprint_.clear();
     json::append_string(fingerprint_, *system_fingerprint);
@@ -77,7 +81,17 @@ void ChatChunks::start(const std::optional<std::string>& system_fingerprint, Eve
   head_ += fingerprint_;
   head_ += ",\"choices\":[{\"index\":0,\"delta\":";
   std::string& chunk = begin_chunk(out);
-  chunk += thinking_ ? R"({"role":"assistant","content":null,"reasoning_content":""})" : R"({"role":"assistant","content":""})";
+  switch (opening_) {
+    case ReplyOpening::plain:
+      chunk += R"({"role":"assistant","content":""})";
+      break;
+    case ReplyOpening::reasoning:
+      chunk += R"({"role":"assistant","content":null,"reasoning_content":""})";
+      break;
+    case ReplyOpening::continues_content:
+      chunk += R"({"role":"assistant","content":"","reasoning_content":null})";
+      break;
+  }
   end_chunk(chunk);
 }
 
@@ -88,6 +102,7 @@ void ChatChunks::add(const ReasoningText& delta, std::string_view logprobs, Even
   chunk += "}";
   append_logprobs_member(chunk, "reasoning_content", logprobs);
   reasoning_ += delta.text;
+  has_reasoning_ = true;
   if (!logprobs.empty()) {
     append_items(reasoning_logprobs_, logprobs);
   }
@@ -133,13 +148,16 @@ void ChatChunks::add(const CallArguments& delta, EventBuffer& out) {
 void ChatChunks::finish(const Finished& end, const Usage& usage, EventBuffer& out) {
   finish_reason_ = finish_reason_name(end.reason);
   usage_ = usage;
+  if (!thinking_) {
+    usage_.reasoning_tokens.reset();
+  }
   has_content_ = true;
   std::string& chunk = begin_chunk(out);
   chunk += thinking_ ? R"({"content":"","reasoning_content":null})" : R"({"content":""})";
   chunk += R"(,"logprobs":null,"finish_reason":")";
   chunk += finish_reason_;
   chunk += "\"}],\"usage\":";
-  append_usage(chunk, usage);
+  append_usage(chunk, usage_);
   chunk += "}";
 }
 
@@ -189,7 +207,7 @@ void ChatChunks::append_message(std::string& out) const {
   } else {
     out += "null";
   }
-  if (thinking_) {
+  if (has_reasoning_) {
     out += ",\"reasoning_content\":";
     json::append_string(out, reasoning_);
   }

@@ -18,7 +18,7 @@ enum class UsageMember { absent, null };
 
 class ChatChunks {
  public:
-  ChatChunks(ReplyIdentity identity, ThinkingMode thinking, UsageMember usage_member);
+  ChatChunks(ReplyIdentity identity, ReplyOpening opening, UsageMember usage_member);
 
   /// Before everything else, once.
   void start(const std::optional<std::string>& system_fingerprint, EventBuffer& out);
@@ -40,6 +40,7 @@ class ChatChunks {
   void append_message(std::string& out) const;
 
   ReplyIdentity identity_;
+  ReplyOpening opening_;
   bool thinking_;
   UsageMember usage_member_;
 
@@ -48,7 +49,8 @@ class ChatChunks {
   std::string head_;                  // of every chunk, up to the delta
   std::string content_;
   std::string reasoning_;
-  bool has_content_ = false;
+  bool has_content_;              // otherwise the content is null
+  bool has_reasoning_;            // otherwise there is no reasoning member
   std::string content_logprobs_;  // JSON arrays, or empty
   std::string reasoning_logprobs_;
   std::vector<ReplyCall> calls_;

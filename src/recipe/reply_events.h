@@ -52,6 +52,13 @@ struct ReplyIdentity {
   std::int64_t created = 0;  ///< Unix time, seconds
 };
 
+/// What a reply announces before its text is known.
+enum class ReplyOpening {
+  plain,             ///< thinking is off
+  reasoning,         ///< thinking is on
+  continues_content  ///< thinking is on, and the reply continues content that the request began
+};
+
 /// A call of the reply as far as it has been read.
 struct ReplyCall {
   std::string id;

@@ -11,7 +11,11 @@ ReplyStreamOptions reply_stream_options(Api api, const ConvertedRequest& request
   ReplyStreamOptions options;
   options.api = api;
   options.model = request.model;
-  options.thinking = request.conversation.thinking_mode;
+  if (request.conversation.thinking_mode == ThinkingMode::off) {
+    options.opening = ReplyOpening::plain;
+  } else if (request.parsing.thinking_initial_stage == ThinkingStage::content_continuation) {
+    options.opening = ReplyOpening::continues_content;
+  }
   options.parsing = request.parsing;
   options.usage_member = request.include_usage ? UsageMember::null : UsageMember::absent;
   options.responses = request.responses;
@@ -29,7 +33,7 @@ ReplyStream::ReplyStream(ReplyStreamOptions options)
 ReplyStream::Generator ReplyStream::make_generator(const ReplyStreamOptions& options) {
   check(options.unix_time != nullptr, "a reply stream has a clock");
   ReplyIdentity identity{.id = options.id, .model = options.model, .created = options.unix_time()};
-  return ChatChunks(std::move(identity), options.thinking, options.usage_member);
+  return ChatChunks(std::move(identity), options.opening, options.usage_member);
 }
 
 std::span<const Event> ReplyStream::ready(const ReadyInfo& info) {
@@ -121,7 +125,7 @@ void ReplyStream::handle(const ContentText& delta) {
 }
 
 void ReplyStream::handle(const CallStart& delta) {
-  const bool reasoning_is_empty = options_.thinking == ThinkingMode::on && reasoning_.empty();
+  const bool reasoning_is_empty = options_.opening != ReplyOpening::plain && reasoning_.empty();
   const std::string id = make_call_id(delta.index, reasoning_is_empty, options_.random_bits);
   std::visit([&](auto& generator) { generator.add(delta, id, events_); }, generator_);
 }

@@ -29,7 +29,7 @@ struct ReplyStreamOptions {
   Api api = Api::chat;
   std::string id;     ///< of the response
   std::string model;  ///< reported name
-  ThinkingMode thinking = ThinkingMode::on;
+  ReplyOpening opening = ReplyOpening::reasoning;
   ParsingOptions parsing;
   SpecialTokens special_tokens;
   UsageMember usage_member = UsageMember::absent;   ///< Chat

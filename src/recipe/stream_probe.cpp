@@ -95,7 +95,7 @@ Result<TokenLogprob> token_logprob(const json::Value& value) {
   if (pair == nullptr || pair->size() != 2 || (*pair)[0].as_number() == nullptr || (*pair)[1].as_array() == nullptr) {
     return bad();
   }
-  TokenLogprob out{.logprob = (*pair)[0].as_number()->as_double(), .top = {}};
+  TokenLogprob out{.logprob = static_cast<float>((*pair)[0].as_number()->as_double()), .top = {}};
   for (const json::Value& entry : *(*pair)[1].as_array()) {
     const json::Array* top = entry.as_array();
     if (top == nullptr || top->size() != 2 || (*top)[1].as_number() == nullptr) {
@@ -105,7 +105,7 @@ Result<TokenLogprob> token_logprob(const json::Value& value) {
     if (!id) {
       return std::unexpected(id.error());
     }
-    out.top.emplace_back(*id, (*top)[1].as_number()->as_double());
+    out.top.emplace_back(*id, static_cast<float>((*top)[1].as_number()->as_double()));
   }
   return out;
 }

@@ -1,26 +1,19 @@
 #include "recipe/token_segments.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <iterator>
 
 #include "base/json.h"
 #include "base/utf8.h"
-#include "recipe/json_style.h"
+#include "recipe/reply_events.h"
 
 namespace deepinfer::recipe {
 
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-
-void append_number(std::string& out, double value) {
-  if (std::isfinite(value)) {
-    append_compact_json(out, json::Value(value));
-  } else {
-    out += "null";  // JSON has no infinity
-  }
-}
 
 /// A token that is no text by itself is written byte by byte.
 void append_token_text(std::string& out, std::string_view bytes) {
@@ -40,11 +33,11 @@ void append_token_text(std::string& out, std::string_view bytes) {
 }
 
 /// `"token":…,"logprob":…,"bytes":[…]`
-void append_token_members(std::string& out, std::string_view bytes, double logprob) {
+void append_token_members(std::string& out, std::string_view bytes, float logprob) {
   out += "\"token\":";
   append_token_text(out, bytes);
   out += ",\"logprob\":";
-  append_number(out, logprob);
+  append_float(out, logprob);
   out += ",\"bytes\":[";
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     char digits[4];
@@ -55,6 +48,40 @@ void append_token_members(std::string& out, std::string_view bytes, double logpr
 }
 
 }  // namespace
+
+void append_float(std::string& out, float value) {
+  if (!std::isfinite(value)) {
+    out += "null";
+    return;
+  }
+  char scientific[24];  // -d.dddddddde-dd
+  const auto [end, error] = std::to_chars(std::begin(scientific), std::end(scientific), value, std::chars_format::scientific);
+  const std::string_view text(std::begin(scientific), end);
+  const std::size_t e = text.find('e');
+  int exponent = 0;
+  std::from_chars(text.data() + e + (text[e + 1] == '+' ? 2 : 1), end, exponent);
+  constexpr int kLowestFixed = -6;
+  constexpr int kHighestFixed = 12;
+  if (exponent < kLowestFixed || exponent > kHighestFixed) {
+    out.append(text.substr(0, e)).append(exponent < 0 ? "e" : "e+");
+    append_integer(out, static_cast<std::int64_t>(exponent));
+    return;
+  }
+  std::string digits;
+  for (const char c : text.substr(0, e)) {
+    if (c >= '0' && c <= '9') {
+      digits.push_back(c);
+    }
+  }
+  out += text.starts_with('-') ? "-" : "";
+  if (exponent < 0) {
+    out.append("0.").append(static_cast<std::size_t>(-exponent - 1), '0').append(digits);
+    return;
+  }
+  const auto whole = static_cast<std::size_t>(exponent) + 1;
+  digits.resize(std::max(digits.size(), whole + 1), '0');
+  out.append(digits, 0, whole).append(".").append(digits, whole);
+}
 
 void append_logprob(std::string& out, const tokenizer::Tokenizer& tokenizer, TokenId id, const TokenLogprob& logprob) {
   out.push_back('{');

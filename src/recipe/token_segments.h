@@ -19,8 +19,8 @@ namespace deepinfer::recipe {
 
 /// Log probability of one generated id and of the most likely ids at its place.
 struct TokenLogprob {
-  double logprob = 0;
-  std::vector<std::pair<TokenId, double>> top;
+  float logprob = 0;
+  std::vector<std::pair<TokenId, float>> top;
 };
 
 /// A run of ids as text. Views live until the next call of the object that gave them.
@@ -63,6 +63,9 @@ class TokenSegments {
   std::string text_;  // behind the views of the last segment
   std::string text_logprobs_;
 };
+
+/// Appends a float as the official package does: shortest digits, an exponent outside [1e-6, 1e13); null when not finite.
+void append_float(std::string& out, float value);
 
 /// Appends the JSON object of one id: `token` (bytes that are no UTF-8 as \xHH each), `logprob`, `bytes`, `top_logprobs`.
 void append_logprob(std::string& out, const tokenizer::Tokenizer& tokenizer, TokenId id, const TokenLogprob& logprob);
