@@ -70,7 +70,7 @@ ChatChunks::ChatChunks(ReplyIdentity identity, ReplyOpening opening, UsageMember
       has_content_(opening != ReplyOpening::reasoning),
       has_reasoning_(opening == ReplyOpening::reasoning) {}
 
-void ChatChunks::start(const std::optional<std::string>& system_fingerprint, EventBuffer& out) {
+void ChatChunks::start(const Usage& /*prompt*/, const std::optional<std::string>& system_fingerprint, EventBuffer& out) {
   started_ = true;
   if (system_fingerprint) {
     fingerprint_.clear();

@@ -20,8 +20,8 @@ class ChatChunks {
  public:
   ChatChunks(ReplyIdentity identity, ReplyOpening opening, UsageMember usage_member);
 
-  /// Before everything else, once.
-  void start(const std::optional<std::string>& system_fingerprint, EventBuffer& out);
+  /// Before everything else, once. Chat reports usage at the end only.
+  void start(const Usage& prompt, const std::optional<std::string>& system_fingerprint, EventBuffer& out);
 
   // `logprobs`: JSON array of the ids behind the text, empty for none.
   void add(const ReasoningText& delta, std::string_view logprobs, EventBuffer& out);

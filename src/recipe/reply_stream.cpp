@@ -33,6 +33,10 @@ ReplyStream::ReplyStream(ReplyStreamOptions options)
 ReplyStream::Generator ReplyStream::make_generator(const ReplyStreamOptions& options) {
   check(options.unix_time != nullptr, "a reply stream has a clock");
   ReplyIdentity identity{.id = options.id, .model = options.model, .created = options.unix_time()};
+  if (options.api == Api::messages) {
+    std::string signature = options.signature.value_or(options.id);
+    return MessagesEvents(std::move(identity), options.opening, std::move(signature));
+  }
   return ChatChunks(std::move(identity), options.opening, options.usage_member);
 }
 
@@ -93,7 +97,7 @@ std::string ReplyStream::response() const {
 void ReplyStream::start() {
   if (!started_) {
     started_ = true;
-    std::visit([this](auto& generator) { generator.start(fingerprint_, events_); }, generator_);
+    std::visit([this](auto& generator) { generator.start(usage_, fingerprint_, events_); }, generator_);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "recipe/call_ids.h"
 #include "recipe/chat_chunks.h"
 #include "recipe/convert.h"
+#include "recipe/messages_events.h"
 #include "recipe/parsing_options.h"
 #include "recipe/reply_events.h"
 #include "recipe/reply_parser.h"
@@ -73,7 +74,7 @@ class ReplyStream {
   [[nodiscard]] const Usage& usage() const { return usage_; }
 
  private:
-  using Generator = std::variant<ChatChunks>;
+  using Generator = std::variant<ChatChunks, MessagesEvents>;
   struct SourceLogprobs {
     std::uint64_t source = 0;
     std::string json;
