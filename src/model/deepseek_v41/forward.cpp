@@ -26,9 +26,8 @@ void ForwardPass::run() {
     if (config_.is_kv_source(layer)) {
       write_global(layer);
     }
-    if (layer == split && context_.tables.drops_rows()) {
-      drop_rows();
-      sublayer_input(w_.pre, block.attn_norm);
+    if (layer == split) {
+      enter_decoder_half();
     }
     mix(block.attn_mix, w_.pre_attn);
     attention(layer);
@@ -201,8 +200,13 @@ void ForwardPass::write_global(std::int32_t layer) {
                                   .compressed = source.compressed});
 }
 
-/// Bounded replay: only the kept rows go on. Their streams and coefficients move together; rotations are made anew.
-void ForwardPass::drop_rows() {
+/// From the split layer on windows start at the rectangle of bounded replay, and only the kept rows go on. Streams and coefficients
+/// move together; what was derived from them is made anew.
+void ForwardPass::enter_decoder_half() {
+  rows_ = &context_.tables.kept();
+  if (!context_.tables.drops_rows()) {
+    return;
+  }
   const std::size_t stream_values = static_cast<std::size_t>(config_.hc_mult) * static_cast<std::size_t>(config_.hidden_size);
   const auto coefficients = static_cast<std::size_t>(config_.hc_mult);
   std::size_t row = 0;
@@ -215,13 +219,13 @@ void ForwardPass::drop_rows() {
   }
   std::swap(w_.h, w_.h_kept);
   std::swap(w_.pre, w_.pre_kept);
-  rows_ = &context_.tables.kept();
   ops_.rope_table(stream_, {.num_rows = num_rows(),
                             .half_dim = config_.qk_rope_head_dim / 2,
                             .position = rows_->rows.position,
                             .frequency = w_.frequency_compressed,
                             .cos = w_.rope_compressed.cos,
                             .sin = w_.rope_compressed.sin});
+  sublayer_input(w_.pre, context_.weights.layers[static_cast<std::size_t>(config_.split_layer())].attn_norm);
 }
 
 void ForwardPass::attention(std::int32_t layer) {

@@ -43,7 +43,7 @@ class ForwardPass {
   void mix(const MixWeights& weights, float* pre);
   void expand();
   void write_global(std::int32_t layer);
-  void drop_rows();
+  void enter_decoder_half();
   void attention(std::int32_t layer);
   void select(std::int32_t layer);
   void attend(std::int32_t layer);

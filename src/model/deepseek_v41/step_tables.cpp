@@ -157,6 +157,7 @@ void StepTables::build(std::span<const Chunk> chunks, Stream& stream) {
   kept_ranges_.clear();
   logit_rows_.clear();
   drops_rows_ = false;
+  bool has_rectangle = false;
   std::int32_t first_row = 0;
   std::int32_t kept_row = 0;
   for (const Chunk& chunk : chunks) {
@@ -168,7 +169,8 @@ void StepTables::build(std::span<const Chunk> chunks, Stream& stream) {
     check(static_cast<std::int32_t>(chunk.previous.size()) >= std::min(hash_->lookback(), chunk.first_position),
           "a chunk comes with the tokens its n-grams reach back to");
     const Kept kept = kept_part(chunk);
-    drops_rows_ = drops_rows_ || kept.skipped > 0 || kept.is_placeholder;
+    drops_rows_ = drops_rows_ || kept.skipped > 0;
+    has_rectangle = has_rectangle || chunk.keep_from > 0;
     kept_ranges_.push_back({.first = first_row + kept.skipped, .count = num_rows - kept.skipped});
     kept_row += num_rows - kept.skipped;
     first_row += num_rows;
@@ -183,7 +185,7 @@ void StepTables::build(std::span<const Chunk> chunks, Stream& stream) {
     tokens = std::transform(chunk.tokens.begin(), chunk.tokens.end(), tokens, [](TokenId id) { return id.value; });
   }
   all_ = build_rows(chunks, false);
-  kept_ = drops_rows_ ? build_rows(chunks, true) : all_;
+  kept_ = has_rectangle ? build_rows(chunks, true) : all_;
   build_groups(chunks, 1);
   build_groups(chunks, 2);
   build_engram(chunks);
