@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, runs every test. The README's test command; .ci/run calls exactly this.
+# Usage: ./scripts/test.sh            everything
+#        ./scripts/test.sh quick      without sanitizers and client tests
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/packages.sh
+
+jobs=$(nproc)
+started=$SECONDS
+stage() { say "[$((SECONDS - started)) s] $*"; }
+
+configure() {  # preset, further cmake arguments
+  local preset=$1
+  shift
+  cmake --preset "$preset" "$@" >"build/$preset.configure.log" 2>&1 || { cat "build/$preset.configure.log"; exit 1; }
+}
+
+install_packages "${build_packages[@]}" "${test_packages[@]}"
+mkdir -p build
+
+stage "include table and headers"
+python3 tools/check_includes.py --headers --jobs "$jobs"
+
+stage "building dev"
+configure dev
+cmake --build --preset dev -j "$jobs"
+stage "tests"
+ctest --test-dir build/dev --output-on-failure --no-tests=error -j "$jobs"
+[ "${1:-}" = quick ] && exit 0
+
+stage "client tests: official clients against deepinfer serve"
+tests/clients/run.sh build/dev/bin/deepinfer
+
+stage "building with AddressSanitizer and UndefinedBehaviorSanitizer"
+configure asan
+cmake --build --preset asan -j "$jobs"
+stage "tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+# The plain reference kernels are slow and have nothing to find here that the fast ones and the contract table do not.
+GTEST_FILTER='-*/Reference' ctest --test-dir build/asan --output-on-failure --no-tests=error -j "$jobs"
+
+stage "building engine, server and threads with ThreadSanitizer"
+configure tsan
+cmake --build --preset tsan -j "$jobs" --target base_tests comm_tests engine_tests server_tests
+stage "tests under ThreadSanitizer"
+ctest --test-dir build/tsan --output-on-failure --no-tests=error -R '^(base|comm|engine|server)$'
+stage "all tests passed"
