@@ -3,8 +3,12 @@
 #include "sampling/prefix.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
+#include <functional>
+#include <iterator>
+#include <ranges>
 
 #include "base/check.h"
 
@@ -12,6 +16,7 @@ namespace deepinfer::sampling {
 namespace {
 
 constexpr int kMaxDigitBits = 11;
+constexpr float kNotAllowed = -std::numeric_limits<float>::infinity();
 
 /// Orders like the logits, with −0 equal to +0.
 std::uint32_t order_key(float logit) {
@@ -19,14 +24,14 @@ std::uint32_t order_key(float logit) {
   return bits ^ ((bits >> 31) != 0 ? 0xFFFFFFFFU : 0x80000000U);
 }
 
-std::uint32_t digit_of(float logit, int shift, int num_bits) { return (order_key(logit) >> shift) & ((1U << num_bits) - 1U); }
-
 }  // namespace
 
 PrefixSelector::PrefixSelector(std::int32_t vocab_size) : buckets_(std::size_t{1} << kMaxDigitBits) {
   candidates_.reserve(static_cast<std::size_t>(vocab_size));
   selected_.reserve(static_cast<std::size_t>(vocab_size));
 }
+
+std::uint32_t PrefixSelector::Digit::of(float logit) const { return (order_key(logit) >> shift) & ((1U << num_bits) - 1U); }
 
 std::int64_t PrefixSelector::Row::mass(std::int32_t column) const {
   return static_cast<std::int64_t>(weights[static_cast<std::size_t>(column)] * units_per_weight);
@@ -36,44 +41,68 @@ std::span<const std::int32_t> PrefixSelector::select(std::span<const float> logi
                                                      double units_per_weight, PrefixLimit limit) {
   check(limit.num_columns >= 1 && limit.mass >= 1, "a prefix has at least one column");
   const Row row{.logits = logits, .weights = weights, .units_per_weight = units_per_weight};
-  collect_all(row);
-  if (!narrow(row, 21, 11, limit)) {
-    return candidates_;
+  const auto all = std::views::iota(std::int32_t{0}, static_cast<std::int32_t>(logits.size()));
+  constexpr std::array<Digit, 3> kDigits = {{{.shift = 21, .num_bits = 11}, {.shift = 10, .num_bits = 11}, {.shift = 0, .num_bits = 10}}};
+  for (const Digit digit : kDigits) {
+    const bool first = digit.shift == kDigits.front().shift;
+    if (first) {
+      count(row, all, digit);
+    } else {
+      count(row, candidates_, digit);
+    }
+    const auto bucket = bucket_at(limit, digit);
+    if (!bucket) {
+      check(first, "a bucket that reaches a limit has a part that does");
+      keep_all(row);
+      return candidates_;
+    }
+    const auto inside = [&](std::int32_t column) { return digit.of(row.logits[static_cast<std::size_t>(column)]) == *bucket; };
+    if (first) {
+      candidates_.clear();
+      std::ranges::copy_if(all, std::back_inserter(candidates_), inside);
+    } else {
+      std::erase_if(candidates_, std::not_fn(inside));
+    }
   }
-  check(narrow(row, 10, 11, limit) && narrow(row, 0, 10, limit), "a bucket that reaches a limit has a part that does");
   return cut(row, limit);
 }
 
-void PrefixSelector::collect_all(const Row& row) {
-  candidates_.clear();
-  for (std::size_t c = 0; c < row.logits.size(); ++c) {
-    if (row.logits[c] > -std::numeric_limits<float>::infinity()) {
-      candidates_.push_back(static_cast<std::int32_t>(c));
-    }
-  }
-}
-
-/// Keeps the candidates of the bucket in which a limit is reached and takes the buckets above it off the limit; false when no
-/// limit is reached.
-bool PrefixSelector::narrow(const Row& row, int shift, int num_bits, PrefixLimit& limit) {
+/// Fills buckets_; columns at −infinity are in none.
+template <class Columns>
+void PrefixSelector::count(const Row& row, const Columns& columns, Digit digit) {
   std::ranges::fill(buckets_, Bucket{});
-  for (const std::int32_t column : candidates_) {
-    Bucket& bucket = buckets_[digit_of(row.logits[static_cast<std::size_t>(column)], shift, num_bits)];
+  for (const std::int32_t column : columns) {
+    const float logit = row.logits[static_cast<std::size_t>(column)];
+    if (logit == kNotAllowed) {
+      continue;
+    }
+    Bucket& bucket = buckets_[digit.of(logit)];
     bucket.mass += row.mass(column);
     ++bucket.num_columns;
   }
-  std::uint32_t digit = 1U << num_bits;
-  while (digit-- > 0) {
-    const Bucket& bucket = buckets_[digit];
+}
+
+/// The bucket in which a limit is reached; the buckets above it are taken off the limit. nullopt: none is reached.
+std::optional<std::uint32_t> PrefixSelector::bucket_at(PrefixLimit& limit, Digit digit) const {
+  std::uint32_t index = 1U << digit.num_bits;
+  while (index-- > 0) {
+    const Bucket& bucket = buckets_[index];
     if (bucket.num_columns >= limit.num_columns || bucket.mass >= limit.mass) {
-      std::erase_if(candidates_,
-                    [&](std::int32_t column) { return digit_of(row.logits[static_cast<std::size_t>(column)], shift, num_bits) != digit; });
-      return true;
+      return index;
     }
     limit.num_columns -= static_cast<std::int32_t>(bucket.num_columns);
     limit.mass -= bucket.mass;
   }
-  return false;
+  return std::nullopt;
+}
+
+void PrefixSelector::keep_all(const Row& row) {
+  candidates_.clear();
+  for (std::size_t c = 0; c < row.logits.size(); ++c) {
+    if (row.logits[c] != kNotAllowed) {
+      candidates_.push_back(static_cast<std::int32_t>(c));
+    }
+  }
 }
 
 /// The candidates have equal logits: as many of them as the limit asks for, smallest column first, and every larger logit.

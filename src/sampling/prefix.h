@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,13 @@ class PrefixSelector {
     std::int64_t mass = 0;
     std::int64_t num_columns = 0;
   };
+  /// A part of the order-preserving integer image of a logit.
+  struct Digit {
+    int shift = 0;
+    int num_bits = 0;
+
+    [[nodiscard]] std::uint32_t of(float logit) const;
+  };
   struct Row {
     std::span<const float> logits;
     std::span<const double> weights;
@@ -39,8 +47,10 @@ class PrefixSelector {
     [[nodiscard]] std::int64_t mass(std::int32_t column) const;
   };
 
-  void collect_all(const Row& row);
-  [[nodiscard]] bool narrow(const Row& row, int shift, int num_bits, PrefixLimit& limit);
+  void keep_all(const Row& row);
+  template <class Columns>
+  void count(const Row& row, const Columns& columns, Digit digit);
+  [[nodiscard]] std::optional<std::uint32_t> bucket_at(PrefixLimit& limit, Digit digit) const;
   [[nodiscard]] std::span<const std::int32_t> cut(const Row& row, PrefixLimit limit);
 
   std::vector<std::int32_t> candidates_;  // columns whose leading digits equal those of the threshold
