@@ -37,6 +37,7 @@ inline std::int32_t arg_max(std::span<const float> logits) {
 struct TestModel {
   std::unique_ptr<Device> device;
   std::unique_ptr<model::DeepseekV41> model;
+  model::CacheSizes sizes{};
   std::vector<BlockId> free_blocks;
   std::vector<SlotId> free_slots;
 
@@ -59,6 +60,7 @@ struct TestModel {
     auto model = model::DeepseekV41::create(*out.device, *checkpoint, *config, tokenizer::compress_vocabulary(*tokenizer).class_of, sizes);
     check(model.has_value(), "the test model fits into memory");
     out.model = std::move(*model);
+    out.sizes = sizes;
     std::mt19937 random(3);
     for (std::int32_t block = 1; block < sizes.num_blocks; ++block) {
       out.free_blocks.push_back({block});
