@@ -32,12 +32,20 @@ struct ImageSource {
   friend bool operator==(const ImageSource&, const ImageSource&) = default;
 };
 
-/// Text with images. `text` holds one image token spelling per entry of `image_offsets`; any other spelling of it is plain text.
-/// The n-th placeholder stands for the n-th image. A direct caller may have more images than placeholders.
+/// Bytes [begin, end) of a text that hold the spelling of one control token.
+struct SpecialRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+
+  friend bool operator==(const SpecialRange&, const SpecialRange&) = default;
+};
+
+/// Text with images. The n-th placeholder stands for the n-th image; an image token spelled anywhere else is plain text.
+/// A direct caller may have more images than placeholders.
 struct Content {
   std::string text;
   std::vector<ImageSource> images;
-  std::vector<std::size_t> image_offsets;  ///< bytes into `text`, ascending, at most images.size()
+  std::vector<SpecialRange> placeholders;  ///< ascending, disjoint, at most images.size()
 
   friend bool operator==(const Content&, const Content&) = default;
 };

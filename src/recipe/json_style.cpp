@@ -30,7 +30,8 @@ void append_double(std::string& out, double value, const Style& style) {
     text.remove_prefix(1);
   }
   const std::size_t mark = text.find('e');
-  const int exponent = std::atoi(text.data() + mark + 1);
+  int exponent = 0;
+  std::from_chars(text.data() + mark + (text[mark + 1] == '+' ? 2 : 1), end, exponent);
   std::string digits(text.substr(0, 1));
   if (mark > 1) {
     digits += text.substr(2, mark - 2);

@@ -2,7 +2,6 @@
 // Rendering cannot fail. Behaviour: spec/recipe.md section 2 (official deepseek-recipe 0.2.0).
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -17,21 +16,13 @@ class Tokenizer;
 
 namespace deepinfer::recipe {
 
-/// Bytes [begin, end) of a prompt that hold the spelling of one control token.
-struct SpecialRange {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-
-  friend bool operator==(const SpecialRange&, const SpecialRange&) = default;
-};
-
 struct Prompt {
   std::string text;                          ///< UTF-8
   std::vector<SpecialRange> special_ranges;  ///< ascending, disjoint; everything between is plain text
   std::vector<const ImageSource*> images;    ///< in placeholder order; they belong to the rendered conversation
 };
 
-/// `special_tokens` must have the image spelling that the conversation's placeholders have.
+/// Spellings come from `special_tokens`, but an image placeholder keeps the spelling it has in its message.
 [[nodiscard]] Prompt render(const Conversation& conversation, ModelVersion version, const SpecialTokens& special_tokens = {});
 
 /// Token ids of a prompt: every special range one id, the text between encoded without the added vocabulary, piece by piece.

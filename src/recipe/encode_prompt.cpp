@@ -1,0 +1,39 @@
+#include <string>
+
+#include "recipe/render.h"
+#include "tokenizer/tokenizer.h"
+
+namespace deepinfer::recipe {
+
+namespace {
+
+void append_plain(std::vector<TokenId>& ids, std::string_view text, const tokenizer::Tokenizer& tokenizer) {
+  if (!text.empty()) {
+    const std::vector<TokenId> piece = tokenizer.encode(text, tokenizer::AddedTokens::ignore);
+    ids.insert(ids.end(), piece.begin(), piece.end());
+  }
+}
+
+}  // namespace
+
+Result<std::vector<TokenId>> encode_prompt(const Prompt& prompt, const tokenizer::Tokenizer& tokenizer) {
+  constexpr std::size_t kBytesPerToken = 3;  // usual for mixed text; only a reservation
+  const std::string_view text = prompt.text;
+  std::vector<TokenId> ids;
+  ids.reserve(text.size() / kBytesPerToken);
+  std::size_t done = 0;
+  for (const SpecialRange& range : prompt.special_ranges) {
+    append_plain(ids, text.substr(done, range.begin - done), tokenizer);
+    const std::string_view spelling = text.substr(range.begin, range.end - range.begin);
+    const std::optional<TokenId> id = tokenizer.find(spelling);
+    if (!id) {
+      return fail(ErrorKind::not_found, "the vocabulary has no token `" + std::string(spelling) + "`");
+    }
+    ids.push_back(*id);
+    done = range.end;
+  }
+  append_plain(ids, text.substr(done), tokenizer);
+  return ids;
+}
+
+}  // namespace deepinfer::recipe

@@ -1,0 +1,395 @@
+#include "recipe/probe_values.h"
+
+#include <array>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "recipe/base64.h"
+#include "recipe/body_reader.h"
+#include "recipe/json_style.h"
+
+namespace deepinfer::recipe {
+
+namespace {
+
+using json::Array;
+using json::Object;
+using json::Value;
+
+constexpr std::array kVersions{Choice<ModelVersion>{"v4", ModelVersion::v4}, Choice<ModelVersion>{"v4.1", ModelVersion::v4_1}};
+constexpr std::array kToolChoices{Choice<ToolChoice>{"auto", ToolChoice::automatic}, Choice<ToolChoice>{"none", ToolChoice::none},
+                                  Choice<ToolChoice>{"required", ToolChoice::required}};
+constexpr std::array kEfforts{Choice<ReasoningEffort>{"low", ReasoningEffort::low}, Choice<ReasoningEffort>{"high", ReasoningEffort::high},
+                              Choice<ReasoningEffort>{"xhigh", ReasoningEffort::xhigh},
+                              Choice<ReasoningEffort>{"max", ReasoningEffort::max}};
+constexpr std::array kDetails{Choice<ImageDetail>{"low", ImageDetail::low}, Choice<ImageDetail>{"high", ImageDetail::high},
+                              Choice<ImageDetail>{"original", ImageDetail::original}, Choice<ImageDetail>{"auto", ImageDetail::automatic}};
+constexpr std::array kImageKinds{Choice<ImageKind>{"data_url", ImageKind::data_url}, Choice<ImageKind>{"url", ImageKind::url},
+                                 Choice<ImageKind>{"bytes", ImageKind::bytes}};
+constexpr std::array kStages{Choice<ThinkingStage>{"reasoning_start", ThinkingStage::reasoning_start},
+                             Choice<ThinkingStage>{"reasoning_continuation", ThinkingStage::reasoning_continuation},
+                             Choice<ThinkingStage>{"content_continuation", ThinkingStage::content_continuation}};
+using ConstraintKind = OutputConstraint::Kind;
+constexpr std::array kConstraints{Choice<ConstraintKind>{"json", ConstraintKind::json},
+                                  Choice<ConstraintKind>{"regex", ConstraintKind::regex},
+                                  Choice<ConstraintKind>{"tool_call", ConstraintKind::tool_call},
+                                  Choice<ConstraintKind>{"tool_call_required", ConstraintKind::tool_call_required}};
+constexpr std::array kMissingReasoning{Choice<MissingReasoning>{"fill_empty", MissingReasoning::fill_empty},
+                                       Choice<MissingReasoning>{"reject", MissingReasoning::reject}};
+constexpr std::array kWebSearch{Choice<WebSearch>{"drop", WebSearch::drop}, Choice<WebSearch>{"reject", WebSearch::reject}};
+
+enum class Role { system, user, assistant, tool, latest_reminder };
+constexpr std::array kRoles{Choice<Role>{"system", Role::system}, Choice<Role>{"user", Role::user},
+                            Choice<Role>{"assistant", Role::assistant}, Choice<Role>{"tool", Role::tool},
+                            Choice<Role>{"latest_reminder", Role::latest_reminder}};
+
+template <class E, std::size_t n>
+Value name_in(const std::array<Choice<E>, n>& choices, E value) {
+  for (const Choice<E>& choice : choices) {
+    if (choice.value == value) {
+      return choice.name;
+    }
+  }
+  return nullptr;
+}
+
+template <class T>
+Value or_null(const std::optional<T>& value) {
+  return value ? Value(*value) : Value();
+}
+
+Value or_null(const std::optional<std::uint32_t>& value) { return value ? Value(std::uint64_t{*value}) : Value(); }
+
+/// Numbers the way the official package reports them: beyond 64 bits they are doubles.
+Value with_official_numbers(const Value& value) { return json::parse(compact_json(value), {.max_depth = 256}).value_or(value); }
+
+// Reading.
+
+ImageSource read_image(Reader reader) {
+  const Fields fields(reader);
+  ImageSource image;
+  image.kind = fields.choice<ImageKind>("kind", kImageKinds);
+  image.detail = fields.optional_choice<ImageDetail>("detail", kDetails).value_or(ImageDetail::high);
+  image.path = fields.optional_text("path").value_or("");
+  switch (image.kind) {
+    case ImageKind::data_url:
+      image.data = fields.text("data_url");
+      break;
+    case ImageKind::url:
+      image.data = fields.text("url");
+      break;
+    case ImageKind::bytes:
+      image.data = decode_forgiving_base64(fields.text("data_base64")).value_or("");
+      break;
+  }
+  return image;
+}
+
+/// The first spellings of the image token, one per image, are its placeholders.
+Content read_content(const Fields& fields) {
+  const std::string token = SpecialTokens{}.image;
+  Content content{.text = fields.text("content"), .images = {}, .placeholders = {}};
+  content.images =
+      fields.optional("image_sources", [](Reader images) { return images.list(read_image); }).value_or(std::vector<ImageSource>{});
+  std::size_t begin = 0;
+  while (content.placeholders.size() < content.images.size() && (begin = content.text.find(token, begin)) != std::string::npos) {
+    content.placeholders.push_back({.begin = begin, .end = begin + token.size()});
+    begin += token.size();
+  }
+  return content;
+}
+
+Tool read_tool(Reader reader) {
+  const Fields fields(reader);
+  return {.name = fields.text("name"),
+          .description = fields.optional_text("description"),
+          .parameters = fields.any("parameters").value_or(Value()),
+          .strict = fields.optional_boolean("strict"),
+          .defer_loading = fields.optional_boolean("defer_loading").value_or(false)};
+}
+
+std::vector<Tool> read_tools(Reader reader) { return reader.list(read_tool); }
+
+ToolCall read_call(Reader reader) {
+  const Fields fields(reader);
+  return {.id = fields.text("id"), .name = fields.text("name"), .arguments = fields.text("arguments")};
+}
+
+Message read_message(Reader reader) {
+  const Fields fields(reader);
+  switch (fields.choice<Role>("role", kRoles)) {
+    case Role::system:
+      return SystemMessage{.content = read_content(fields), .tools = fields.optional("tools", read_tools)};
+    case Role::user:
+      return UserMessage{read_content(fields)};
+    case Role::tool:
+      return ToolMessage{.content = read_content(fields), .tool_call_id = fields.optional_text("tool_call_id")};
+    case Role::latest_reminder:
+      return LatestReminderMessage{fields.text("content")};
+    case Role::assistant:
+      break;
+  }
+  return AssistantMessage{.content = fields.text("content"),
+                          .reasoning_content = fields.optional_text("reasoning_content"),
+                          .tool_calls = fields.optional("tool_calls", [](Reader calls) { return calls.list(read_call); }),
+                          .prefix = fields.optional_boolean("prefix").value_or(false)};
+}
+
+ResponseFormat read_format(const Fields& fields) {
+  const std::string name = fields.optional_text("response_format").value_or("text");
+  std::optional<Value> schema = fields.any("response_schema");
+  std::optional<std::string> regex = fields.optional_text("response_regex");
+  const bool has_schema = schema && !schema->is_null();
+  const bool is_json_object = name == "json_object";
+  if ((has_schema && regex) || (is_json_object && (has_schema || regex))) {
+    fields.refuse("at most one of json_object, response_schema and response_regex");
+  }
+  if (has_schema) {
+    return JsonSchemaFormat{std::move(*schema)};
+  }
+  if (regex) {
+    return RegexFormat{std::move(*regex)};
+  }
+  return is_json_object ? ResponseFormat(JsonObjectFormat{}) : ResponseFormat(TextFormat{});
+}
+
+Conversation read_members(Reader reader) {
+  const Fields fields(reader);
+  Conversation out;
+  out.messages = fields.optional("messages", [](Reader messages) { return messages.list(read_message); }).value_or(std::vector<Message>{});
+  out.thinking_mode = fields.optional_boolean("thinking_mode").value_or(true) ? ThinkingMode::on : ThinkingMode::off;
+  out.tools = fields.optional("tools", read_tools).value_or(std::vector<Tool>{});
+  out.tool_choice = fields.optional_choice<ToolChoice>("tool_choice", kToolChoices).value_or(ToolChoice::automatic);
+  out.reasoning_effort = fields.optional_choice<ReasoningEffort>("reasoning_effort", kEfforts);
+  out.response_format = read_format(fields);
+  return out;
+}
+
+void read_versions(const Fields& fields, ConvertOptions& out) {
+  const auto read = [](Reader reader) {
+    std::map<std::string, ModelVersion, std::less<>> versions;
+    if (const Object* members = reader.value().as_object()) {
+      for (const auto& [name, version] : *members) {
+        versions[name] = read_version(version).value_or(ModelVersion::v4_1);
+      }
+    }
+    return versions;
+  };
+  if (auto versions = fields.optional("model_versions", read)) {
+    out.model_versions = std::move(*versions);
+  }
+  for (auto& [name, version] : fields.optional("model_aliases", read).value_or(decltype(out.model_versions){})) {
+    out.model_versions[name] = version;
+  }
+}
+
+ConvertOptions read_options(Reader reader) {
+  const Fields fields(reader);
+  ConvertOptions out;
+  out.default_thinking_mode = fields.optional_boolean("default_thinking_mode").value_or(true) ? ThinkingMode::on : ThinkingMode::off;
+  out.missing_reasoning =
+      fields.optional_choice<MissingReasoning>("reasoning_content_behavior", kMissingReasoning).value_or(out.missing_reasoning);
+  out.responses_web_search = fields.optional_choice<WebSearch>("responses_web_search", kWebSearch).value_or(out.responses_web_search);
+  out.messages_web_search = fields.optional_choice<WebSearch>("messages_web_search", kWebSearch).value_or(out.messages_web_search);
+  out.thinking_max_tokens_upper_bound =
+      fields.optional_integer<std::uint32_t>("thinking_max_tokens_upper_bound").value_or(out.thinking_max_tokens_upper_bound);
+  out.non_thinking_max_tokens_upper_bound =
+      fields.optional_integer<std::uint32_t>("non_thinking_max_tokens_upper_bound").value_or(out.non_thinking_max_tokens_upper_bound);
+  read_versions(fields, out);
+  out.special_tokens = read_special_tokens(&reader.value());
+  return out;
+}
+
+/// `read` over a copy of `value`; a misfit is an error.
+template <class Read>
+auto read_copy(const Value& value, Read read) -> Result<decltype(read(std::declval<Reader>()))> {
+  Value copy = value;
+  const Place place;
+  Misfit misfit;
+  auto out = read(Reader(copy, place, misfit));
+  if (misfit.found()) {
+    return fail(ErrorKind::invalid_argument, misfit.message());
+  }
+  return out;
+}
+
+// Writing.
+
+Array images_json(const std::vector<ImageSource>& images) {
+  Array out;
+  for (const ImageSource& image : images) {
+    out.push_back(to_json(image));
+  }
+  return out;
+}
+
+Array tools_json(const std::vector<Tool>& tools) {
+  Array out;
+  for (const Tool& tool : tools) {
+    out.emplace_back(Object{{"name", tool.name},
+                            {"description", or_null(tool.description)},
+                            {"parameters", with_official_numbers(tool.parameters)},
+                            {"strict", or_null(tool.strict)},
+                            {"defer_loading", tool.defer_loading}});
+  }
+  return out;
+}
+
+Value calls_json(const std::optional<std::vector<ToolCall>>& calls) {
+  if (!calls) {
+    return nullptr;
+  }
+  Array out;
+  for (const ToolCall& call : *calls) {
+    out.emplace_back(Object{{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
+  }
+  return out;
+}
+
+struct MessageWriter {
+  Value operator()(const SystemMessage& message) const {
+    return Object{{"role", "system"},
+                  {"content", message.content.text},
+                  {"image_sources", images_json(message.content.images)},
+                  {"tools", message.tools ? Value(tools_json(*message.tools)) : Value()}};
+  }
+  Value operator()(const UserMessage& message) const {
+    return Object{{"role", "user"}, {"content", message.content.text}, {"image_sources", images_json(message.content.images)}};
+  }
+  Value operator()(const AssistantMessage& message) const {
+    return Object{{"role", "assistant"},
+                  {"content", message.content},
+                  {"reasoning_content", or_null(message.reasoning_content)},
+                  {"tool_calls", calls_json(message.tool_calls)},
+                  {"prefix", message.prefix}};
+  }
+  Value operator()(const ToolMessage& message) const {
+    return Object{{"role", "tool"},
+                  {"content", message.content.text},
+                  {"image_sources", images_json(message.content.images)},
+                  {"tool_call_id", or_null(message.tool_call_id)}};
+  }
+  Value operator()(const LatestReminderMessage& message) const { return Object{{"role", "latest_reminder"}, {"content", message.content}}; }
+};
+
+}  // namespace
+
+Result<ConvertOptions> read_convert_options(const Value* options) {
+  return options == nullptr || options->is_null() ? ConvertOptions{} : read_copy(*options, read_options);
+}
+
+SpecialTokens read_special_tokens(const Value* options) {
+  SpecialTokens out;
+  const Value* given = options == nullptr ? nullptr : options->find("special_tokens");
+  const auto take = [given](std::string_view name, std::string& spelling) {
+    const Value* value = given == nullptr ? nullptr : given->find(name);
+    if (value != nullptr && value->as_string() != nullptr) {
+      spelling = *value->as_string();
+    }
+  };
+  take("bos", out.bos);
+  take("eos", out.eos);
+  take("thinking_start", out.thinking_start);
+  take("thinking_end", out.thinking_end);
+  take("system", out.system);
+  take("user", out.user);
+  take("assistant", out.assistant);
+  take("latest_reminder", out.latest_reminder);
+  take("dsml", out.dsml);
+  take("image", out.image);
+  return out;
+}
+
+Result<Conversation> read_conversation(const Value& value) { return read_copy(value, read_members); }
+
+std::optional<ModelVersion> read_version(const Value& value) {
+  const std::string* name = value.as_string();
+  for (const Choice<ModelVersion>& version : kVersions) {
+    if (name != nullptr && *name == version.name) {
+      return version.value;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string_view name_of(ModelVersion version) { return version == ModelVersion::v4 ? "v4" : "v4.1"; }
+
+Value to_json(const Conversation& conversation) {
+  constexpr std::array<std::string_view, 4> kFormats{"text", "json_object", "json_schema", "regex"};
+  Array messages;
+  for (const Message& message : conversation.messages) {
+    messages.push_back(std::visit(MessageWriter{}, message));
+  }
+  const auto* schema = std::get_if<JsonSchemaFormat>(&conversation.response_format);
+  const auto* regex = std::get_if<RegexFormat>(&conversation.response_format);
+  const std::optional<ReasoningEffort> effort = conversation.reasoning_effort;
+  return Object{{"messages", std::move(messages)},
+                {"thinking_mode", conversation.thinking_mode == ThinkingMode::on},
+                {"tools", tools_json(conversation.tools)},
+                {"tool_choice", name_in(kToolChoices, conversation.tool_choice)},
+                {"reasoning_effort", effort ? name_in(kEfforts, *effort) : Value()},
+                {"response_format", kFormats[conversation.response_format.index()]},
+                {"response_schema", schema != nullptr ? with_official_numbers(schema->schema) : Value()},
+                {"response_regex", regex != nullptr ? Value(regex->pattern) : Value()}};
+}
+
+Value to_json(const ImageSource& image) {
+  Object out{{"kind", name_in(kImageKinds, image.kind)}, {"detail", name_in(kDetails, image.detail)}, {"path", image.path}};
+  switch (image.kind) {
+    case ImageKind::data_url:
+      out.append("data_url", image.data);
+      break;
+    case ImageKind::url:
+      out.append("url", image.data);
+      break;
+    case ImageKind::bytes:
+      out.append("data_base64", encode_base64(image.data));
+      break;
+  }
+  return out;
+}
+
+Value to_json(const InferenceOptions& options) {
+  const std::optional<OutputConstraint>& constraint = options.output_constraint;
+  return Object{{"max_tokens", or_null(options.max_tokens)},
+                {"temperature", double{options.temperature}},
+                {"top_p", double{options.top_p}},
+                {"logprobs", options.logprobs},
+                {"top_logprobs", or_null(options.top_logprobs)},
+                {"seed", or_null(options.seed)},
+                {"output_constraint",
+                 constraint ? Value(Object{{"kind", name_in(kConstraints, constraint->kind)}, {"schema", constraint->schema}}) : Value()}};
+}
+
+Value to_json(const ParsingOptions& options) {
+  Array stops;
+  for (const std::string& stop : options.stop_sequences) {
+    stops.emplace_back(stop);
+  }
+  return Object{{"parse_tool_calls", options.parse_tool_calls},
+                {"starts_in_tool_calls", options.starts_in_tool_calls},
+                {"parse_json_output", options.parse_json_output},
+                {"thinking_initial_stage", name_in(kStages, options.thinking_initial_stage)},
+                {"stop_sequences", std::move(stops)}};
+}
+
+Value to_json(const ResponsesEcho& echo) {
+  return Object{{"instructions", or_null(echo.instructions)},       {"max_output_tokens", or_null(echo.max_output_tokens)},
+                {"temperature", double{echo.temperature}},          {"top_p", double{echo.top_p}},
+                {"top_logprobs", std::uint64_t{echo.top_logprobs}}, {"user", or_null(echo.user)}};
+}
+
+Value to_json(const RequestError& error) {
+  switch (error.stage) {
+    case RequestError::Stage::json:
+      return Object{{"stage", "json"}, {"message", error.message}};
+    case RequestError::Stage::body:
+      return Object{{"stage", "body"}, {"message", error.message}};
+    case RequestError::Stage::convert:
+      return Object{{"stage", "convert"}, {"status", error.status}, {"body", error.body}};
+  }
+  std::unreachable();
+}
+
+}  // namespace deepinfer::recipe

@@ -1,0 +1,22 @@
+#include "recipe/prompt_builder.h"
+
+namespace deepinfer::recipe {
+
+void PromptBuilder::token(std::string_view spelling) {
+  const std::size_t begin = prompt_.text.size();
+  prompt_.text += spelling;
+  prompt_.special_ranges.push_back({.begin = begin, .end = prompt_.text.size()});
+}
+
+void PromptBuilder::content(const Content& content) {
+  const std::size_t begin = prompt_.text.size();
+  prompt_.text += content.text;
+  for (const SpecialRange& placeholder : content.placeholders) {
+    prompt_.special_ranges.push_back({.begin = begin + placeholder.begin, .end = begin + placeholder.end});
+  }
+  for (const ImageSource& image : content.images) {
+    prompt_.images.push_back(&image);
+  }
+}
+
+}  // namespace deepinfer::recipe

@@ -1,0 +1,17 @@
+// Strict schemas: rebuilt from the small model that strict decoding supports, everything outside it dropped or refused.
+#pragma once
+
+#include <optional>
+
+#include "base/json.h"
+#include "recipe/request_error.h"
+
+namespace deepinfer::recipe {
+
+/// Parameters of a strict tool; missing or null ones become the schema of an empty object.
+[[nodiscard]] std::expected<json::Value, RequestError> strict_parameters(const std::optional<json::Value>& parameters);
+
+/// Schema of a strict json_schema response format.
+[[nodiscard]] std::expected<json::Value, RequestError> strict_response_schema(const json::Value& schema);
+
+}  // namespace deepinfer::recipe
