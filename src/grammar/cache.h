@@ -1,0 +1,46 @@
+// Results of compiles, errors included, by kind, text and options: least recently used go first, bounded in bytes.
+// Thread-safe. Does not compile and does not wait: two threads that miss at once both compile.
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "grammar/compile.h"
+
+namespace deepinfer::grammar {
+
+using CompileResult = Compiled<std::shared_ptr<const CompiledGrammar>>;
+
+class CompileCache {
+ public:
+  explicit CompileCache(std::size_t max_bytes) : max_bytes_(max_bytes) {}
+
+  [[nodiscard]] std::optional<CompileResult> find(const std::string& key);
+  /// Results that time, cancellation or a full machine made are not kept.
+  void put(const std::string& key, const CompileResult& result);
+  void clear();
+  [[nodiscard]] std::size_t bytes() const;
+
+ private:
+  struct Entry {
+    std::string key;
+    CompileResult result;
+    std::size_t bytes = 0;
+  };
+
+  std::size_t max_bytes_;
+  mutable std::mutex mutex_;
+  std::list<Entry> entries_;  // most recently used first
+  std::unordered_map<std::string, std::list<Entry>::iterator> index_;
+  std::size_t bytes_ = 0;
+};
+
+/// The key of a job: everything its result depends on.
+[[nodiscard]] std::string cache_key(const CompileJob& job);
+
+}  // namespace deepinfer::grammar

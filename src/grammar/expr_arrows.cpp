@@ -1,0 +1,351 @@
+// Derivatives: all transitions of an expression at once, the emptiness search over them, and right quotients.
+#include <algorithm>
+
+#include "base/check.h"
+#include "grammar/expr.h"
+
+namespace deepinfer::grammar {
+
+namespace {
+
+/// Expressions one emptiness search may visit.
+constexpr std::size_t kMaxSearch = 200'000;
+constexpr char32_t kNoCodePoint = 0xFFFFFFFF;
+
+}  // namespace
+
+ExprPool::Arrows ExprPool::copy_arrows(ExprId id) {
+  const auto span = arrows(id);
+  return {span.begin(), span.end()};
+}
+
+std::span<const Arrow> ExprPool::arrows(ExprId id) {
+  if (!nodes_[id].has_arrows) {
+    Arrows computed = compute_arrows(id);
+    Node& node = nodes_[id];
+    node.has_arrows = true;
+    node.arrows = static_cast<std::uint32_t>(arrows_.size());
+    for (const Arrow& arrow : computed) {
+      if (arrow.next == kEmpty) {
+        continue;
+      }
+      if (arrows_.size() > node.arrows && arrows_.back().next == arrow.next && arrows_.back().high + 1 == arrow.low) {
+        arrows_.back().high = arrow.high;
+      } else {
+        arrows_.push_back(arrow);
+      }
+    }
+    node.num_arrows = static_cast<std::uint32_t>(arrows_.size()) - node.arrows;
+  }
+  return {arrows_.data() + nodes_[id].arrows, nodes_[id].num_arrows};
+}
+
+/// Splits both lists at every boundary; `combine` gets kEmpty where a list has no arrow.
+template <class Combine>
+ExprPool::Arrows ExprPool::overlay(const Arrows& a, const Arrows& b, Combine combine) {
+  Arrows out;
+  std::size_t i = 0;
+  std::size_t j = 0;
+  char32_t at = 0;
+  while (i < a.size() || j < b.size()) {
+    const char32_t a_low = i < a.size() ? std::max(a[i].low, at) : kNoCodePoint;
+    const char32_t b_low = j < b.size() ? std::max(b[j].low, at) : kNoCodePoint;
+    const char32_t low = std::min(a_low, b_low);
+    char32_t high = kNoCodePoint;
+    if (i < a.size()) {
+      high = std::min<char32_t>(high, a_low == low ? a[i].high : a_low - 1);
+    }
+    if (j < b.size()) {
+      high = std::min<char32_t>(high, b_low == low ? b[j].high : b_low - 1);
+    }
+    const ExprId next = combine(a_low == low ? a[i].next : kEmpty, b_low == low ? b[j].next : kEmpty);
+    out.push_back({low, high, next});
+    at = high + 1;
+    i += i < a.size() && a[i].high < at ? 1 : 0;
+    j += j < b.size() && b[j].high < at ? 1 : 0;
+  }
+  return out;
+}
+
+ExprPool::Arrows ExprPool::concat_arrows(const Node& node) {
+  const ExprId first = data_[node.data];
+  const ExprId second = data_[node.data + 1];
+  Arrows out = copy_arrows(first);
+  for (Arrow& arrow : out) {
+    arrow.next = concat(arrow.next, second);
+  }
+  if (nodes_[first].nullable) {
+    out = overlay(out, copy_arrows(second), [this](ExprId a, ExprId b) { return either(a, b); });
+  }
+  return out;
+}
+
+/// All parts at once: between two neighbouring boundaries every part has one next expression or none.
+ExprPool::Arrows ExprPool::list_arrows(Kind kind, const std::vector<ExprId>& parts) {
+  std::vector<Arrows> lists;
+  std::vector<char32_t> bounds;
+  for (const ExprId part : parts) {
+    lists.push_back(copy_arrows(part));
+    for (const Arrow& arrow : lists.back()) {
+      bounds.push_back(arrow.low);
+      bounds.push_back(arrow.high + 1);
+    }
+  }
+  std::sort(bounds.begin(), bounds.end());
+  bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
+  std::vector<std::vector<ExprId>> nexts(bounds.empty() ? 0 : bounds.size() - 1);
+  for (const Arrows& list : lists) {
+    std::size_t segment = 0;
+    for (const Arrow& arrow : list) {
+      segment = static_cast<std::size_t>(std::lower_bound(bounds.begin() + static_cast<std::ptrdiff_t>(segment), bounds.end(), arrow.low) -
+                                         bounds.begin());
+      for (; segment + 1 < bounds.size() && bounds[segment] <= arrow.high; ++segment) {
+        nexts[segment].push_back(arrow.next);
+      }
+    }
+  }
+  Arrows out;
+  for (std::size_t i = 0; i < nexts.size(); ++i) {
+    const bool is_whole = kind == Kind::either || nexts[i].size() == parts.size();
+    if (!nexts[i].empty() && is_whole) {
+      out.push_back({bounds[i], bounds[i + 1] - 1, kind == Kind::either ? either(nexts[i]) : both(nexts[i])});
+    }
+  }
+  return out;
+}
+
+ExprPool::Arrows ExprPool::multiple_arrows(const Node& node) {
+  const std::uint32_t divisor = data_[node.data];
+  const std::uint64_t remainder = data_[node.data + 1] | static_cast<std::uint64_t>(data_[node.data + 2]) << 32;
+  const std::uint32_t fraction = data_[node.data + 3];
+  const auto [modulus, scale] = divisors_[divisor];
+  Arrows out;
+  if (fraction == 0) {
+    out.push_back({U'.', U'.', multiple_state(divisor, remainder, 1)});
+  }
+  const bool is_past_scale = fraction > scale;
+  for (std::uint32_t digit = 0; digit < (is_past_scale ? 1U : 10U); ++digit) {
+    const auto next = static_cast<std::uint64_t>((static_cast<Wide>(remainder) * 10 + digit) % modulus);
+    const std::uint32_t next_fraction = fraction == 0 ? 0 : std::min(fraction + 1, scale + 2);
+    const char32_t c = U'0' + digit;
+    out.push_back({c, c, multiple_state(divisor, is_past_scale ? remainder : next, next_fraction)});
+  }
+  return out;
+}
+
+ExprPool::Arrows ExprPool::compute_arrows(ExprId id) {
+  const Node node = nodes_[id];  // by value: the pool grows below
+  const std::vector<std::uint32_t> words(words_in(node).begin(), words_in(node).end());
+  Arrows out;
+  switch (node.kind) {
+    case Kind::empty:
+    case Kind::epsilon:
+      break;
+    case Kind::one_of:
+      for (std::size_t i = 0; i < words.size(); i += 2) {
+        out.push_back({words[i], words[i + 1], kEpsilon});
+      }
+      break;
+    case Kind::concat:
+      return concat_arrows(node);
+    case Kind::either:
+    case Kind::both:
+      return list_arrows(node.kind, words);
+    case Kind::negate: {
+      Arrows everything;
+      for (const Arrow& arrow : copy_arrows(kAny)) {
+        everything.push_back({arrow.low, arrow.high, kAnyText});
+      }
+      out = overlay(everything, copy_arrows(words[0]), [this](ExprId any, ExprId a) { return any == kEmpty ? kEmpty : negate(a); });
+      break;
+    }
+    case Kind::repeat: {
+      out = copy_arrows(words[0]);
+      const std::uint32_t least = words[1] == 0 ? 0 : words[1] - 1;
+      const std::uint32_t most = words[2] == kUnbounded ? kUnbounded : words[2] - 1;
+      const ExprId rest = repeat(words[0], least, most);
+      for (Arrow& arrow : out) {
+        arrow.next = concat(arrow.next, rest);
+      }
+      break;
+    }
+    case Kind::words: {
+      const auto children = tries_[words[0]].children;
+      for (const auto& [c, child] : children) {
+        out.push_back({c, c, trie_expr(child)});
+      }
+      break;
+    }
+    case Kind::multiple:
+      return multiple_arrows(node);
+  }
+  return out;
+}
+
+ExprId ExprPool::after(ExprId id, char32_t code_point) {
+  const auto list = arrows(id);
+  const auto later = std::upper_bound(list.begin(), list.end(), code_point, [](char32_t c, const Arrow& a) { return c < a.low; });
+  return later != list.begin() && code_point <= std::prev(later)->high ? std::prev(later)->next : kEmpty;
+}
+
+ExprId ExprPool::after_all(ExprId id, char32_t low, char32_t high) {
+  const auto list = arrows(id);
+  const auto later = std::upper_bound(list.begin(), list.end(), low, [](char32_t c, const Arrow& a) { return c < a.low; });
+  return later != list.begin() && high <= std::prev(later)->high ? std::prev(later)->next : kEmpty;
+}
+
+bool ExprPool::live(ExprId id) {
+  if (nodes_[id].life != Life::unknown) {
+    return nodes_[id].life == Life::live;
+  }
+  if (nodes_[id].positive || nodes_[id].nullable) {
+    nodes_[id].life = Life::live;
+    return true;
+  }
+  std::vector<ExprId> order{id};
+  std::vector<std::size_t> parent{0};
+  std::vector<std::uint8_t> seen(nodes_.size(), 0);
+  seen[id] = 1;
+  for (std::size_t at = 0; at < order.size(); ++at) {
+    const Arrows next = copy_arrows(order[at]);
+    seen.resize(nodes_.size(), 0);
+    for (const Arrow& arrow : next) {
+      if (arrow.low > kMaxCodePoint) {
+        continue;  // anchors are no text
+      }
+      const Node& node = nodes_[arrow.next];
+      if (node.nullable || node.positive || node.life == Life::live) {
+        for (std::size_t up = at;; up = parent[up]) {
+          nodes_[order[up]].life = Life::live;
+          if (up == 0) {
+            return true;
+          }
+        }
+      }
+      if (node.life == Life::dead || seen[arrow.next] != 0) {
+        continue;
+      }
+      seen[arrow.next] = 1;
+      order.push_back(arrow.next);
+      parent.push_back(at);
+    }
+    if (order.size() > kMaxSearch || exhausted_) {
+      exhausted_ = true;
+      return false;
+    }
+  }
+  for (const ExprId dead : order) {
+    nodes_[dead].life = Life::dead;
+  }
+  return false;
+}
+
+bool ExprPool::live_within(ExprId id, char32_t low, char32_t high) {
+  for (std::size_t i = 0; i < arrows(id).size(); ++i) {  // live() may grow the pool: no reference is held
+    const Arrow arrow = arrows(id)[i];
+    if (arrow.low > high) {
+      return false;
+    }
+    if (arrow.high >= low && live(arrow.next)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+ExprId ExprPool::before(ExprId id, char32_t c) {
+  const Node node = nodes_[id];
+  const std::vector<std::uint32_t> words(words_in(node).begin(), words_in(node).end());
+  switch (node.kind) {
+    case Kind::empty:
+    case Kind::epsilon:
+      return kEmpty;
+    case Kind::one_of:
+      return after(id, c);
+    case Kind::concat: {
+      std::vector<ExprId> spine{words[0]};
+      ExprId last = words[1];
+      while (nodes_[last].kind == Kind::concat) {
+        const auto pair = words_in(nodes_[last]);
+        spine.push_back(pair[0]);
+        last = pair[1];
+      }
+      spine.push_back(last);
+      std::vector<ExprId> options;
+      for (std::size_t i = spine.size(); i-- > 0;) {
+        const ExprId tail = before(spine[i], c);
+        if (tail != kEmpty) {
+          options.push_back(concat(concat(std::span(spine).first(i)), tail));
+        }
+        if (!nodes_[spine[i]].nullable) {
+          break;
+        }
+      }
+      return either(options);
+    }
+    case Kind::either:
+    case Kind::both: {
+      std::vector<ExprId> parts;
+      for (const ExprId part : words) {
+        parts.push_back(before(part, c));
+      }
+      return node.kind == Kind::either ? either(parts) : both(parts);
+    }
+    case Kind::negate:
+      return negate(before(words[0], c));
+    case Kind::repeat: {
+      const ExprId tail = before(words[0], c);
+      const std::uint32_t most = words[2] == kUnbounded ? kUnbounded : words[2] - 1;
+      return tail == kEmpty ? kEmpty : concat(repeat(words[0], words[1] == 0 ? 0 : words[1] - 1, most), tail);
+    }
+    case Kind::words:
+    case Kind::multiple:
+      return kEmpty;  // neither holds anchor symbols, the only use of this function
+  }
+  return kEmpty;
+}
+
+ExprId ExprPool::restrict_to(ExprId id, const CodeSet& alphabet) {
+  if (id == kAny || id == kAnyText) {
+    return id;
+  }
+  const Node node = nodes_[id];
+  const std::vector<std::uint32_t> words(words_in(node).begin(), words_in(node).end());
+  switch (node.kind) {
+    case Kind::one_of: {
+      CodeSet set;
+      for (std::size_t i = 0; i < words.size(); i += 2) {
+        set.push_back({words[i], words[i + 1]});
+      }
+      return one_of(intersection(set, alphabet));
+    }
+    case Kind::concat: {
+      std::vector<ExprId> spine{restrict_to(words[0], alphabet)};
+      ExprId last = words[1];
+      while (nodes_[last].kind == Kind::concat) {
+        const auto pair = words_in(nodes_[last]);
+        const ExprId head = pair[0];
+        last = pair[1];
+        spine.push_back(restrict_to(head, alphabet));
+      }
+      spine.push_back(restrict_to(last, alphabet));
+      return concat(spine);
+    }
+    case Kind::either:
+    case Kind::both: {
+      std::vector<ExprId> parts;
+      for (const ExprId part : words) {
+        parts.push_back(restrict_to(part, alphabet));
+      }
+      return node.kind == Kind::either ? either(parts) : both(parts);
+    }
+    case Kind::negate:
+      return negate(restrict_to(words[0], alphabet));
+    case Kind::repeat:
+      return repeat(restrict_to(words[0], alphabet), words[1], words[2]);
+    default:
+      return id;
+  }
+}
+
+}  // namespace deepinfer::grammar

@@ -1,0 +1,62 @@
+// Token masks: which ids may follow a parser state. The mask is the union over the lexemes being read, each found by the
+// cheapest exact way: a prepared loop table, a prepared table corrected along few bytes, or a walk of the token trie.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "grammar/lexer.h"
+#include "grammar/states.h"
+#include "grammar/vocabulary.h"
+
+namespace deepinfer::grammar {
+
+class MaskBuilder {
+ public:
+  MaskBuilder(const Vocabulary& vocabulary, Lexer& lexer, States& states);
+
+  /// Writes the ids that may follow `set` (end ids are not its business) into `mask`, vocabulary.mask_words() words.
+  void fill(SetId set, std::span<std::uint32_t> mask);
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+ private:
+  struct Bounds {
+    std::uint32_t least = 0;
+    std::uint32_t most = 0;
+  };
+
+  void build(SetId set, std::span<std::uint32_t> mask);
+  void add_scan(SetId set, const Scan& scan, std::span<std::uint32_t> mask);
+  bool add_by_table(SetId set, const Scan& scan, std::span<std::uint32_t> mask);
+  void add_loop(const LoopTable& table, SetId behind, Bounds bounds, std::span<std::uint32_t> mask);
+  bool add_by_difference(SetId set, const Scan& scan, std::span<std::uint32_t> mask);
+  void correct(const Scan& scan, LexId plain, std::span<std::uint32_t> mask);
+  void walk_keys(SetId set, const Scan& scan, std::span<std::uint32_t> mask);
+  void walk_lexeme(SetId set, const Scan& scan, std::span<std::uint32_t> mask);
+  void walk_sets(std::uint32_t node, SetId behind, std::span<std::uint32_t> mask);
+  void add_token(std::int32_t token, std::span<std::uint32_t> mask) const;
+  void clear_tokens(std::uint32_t begin, std::uint32_t end, std::span<std::uint32_t> mask) const;
+  [[nodiscard]] SetId closing_set(SetId set, const Scan& scan);
+  const std::bitset<256>& differing(LexId state);
+
+  const Vocabulary* vocabulary_;
+  Lexer* lexer_;
+  States* states_;
+  LexId plain_body_;  // inside an unrestricted JSON string
+  LexId closed_;      // behind any JSON string
+  std::vector<std::uint32_t> lexeme_stack_;
+  std::vector<SetId> set_stack_;
+  std::vector<std::uint32_t> scratch_;
+  std::unordered_map<LexId, std::bitset<256>> differing_;
+  struct Kept {
+    std::vector<std::uint32_t> dense;  // the words, or
+    std::vector<std::int32_t> tokens;  // the ids when they are few
+  };
+  std::unordered_map<SetId, Kept> kept_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace deepinfer::grammar

@@ -1,0 +1,182 @@
+#include "grammar/vocabulary.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/check.h"
+#include "grammar/expr.h"
+#include "grammar/lexer.h"
+
+namespace deepinfer::grammar {
+
+namespace {
+
+/// A token on its way out of a loop: what follows, and how many characters the loop took.
+struct Leaving {
+  std::string_view suffix;
+  LoopTable::Exit exit;
+};
+
+void set_bit(std::vector<std::uint32_t>& mask, std::int32_t token) { mask[static_cast<std::size_t>(token) / 32] |= 1U << (token % 32); }
+
+std::size_t common_prefix(std::string_view a, std::string_view b) {
+  std::size_t length = 0;
+  while (length < a.size() && length < b.size() && a[length] == b[length]) {
+    ++length;
+  }
+  return length;
+}
+
+void build_suffixes(LoopTable& table, std::vector<Leaving> leaving) {
+  std::sort(leaving.begin(), leaving.end(),
+            [](const Leaving& a, const Leaving& b) { return a.suffix != b.suffix ? a.suffix < b.suffix : a.exit.chars < b.exit.chars; });
+  std::vector<std::uint32_t> open{0};
+  table.suffixes.push_back({});
+  std::string_view previous;
+  const auto close_to = [&](std::size_t depth) {
+    while (open.size() > depth + 1) {
+      table.suffixes[open.back()].end = static_cast<std::uint32_t>(table.suffixes.size());
+      open.pop_back();
+    }
+  };
+  for (const Leaving& one : leaving) {
+    close_to(common_prefix(previous, one.suffix));
+    for (std::size_t i = open.size() - 1; i < one.suffix.size(); ++i) {
+      open.push_back(static_cast<std::uint32_t>(table.suffixes.size()));
+      table.suffixes.push_back({.first_exit = static_cast<std::uint32_t>(table.exits.size()),
+                                .depth = static_cast<std::uint16_t>(i + 1),
+                                .byte = static_cast<std::uint8_t>(one.suffix[i])});
+    }
+    LoopTable::Suffix& node = table.suffixes[open.back()];
+    node.first_exit = node.num_exits == 0 ? static_cast<std::uint32_t>(table.exits.size()) : node.first_exit;
+    ++node.num_exits;
+    table.exits.push_back(one.exit);
+    previous = one.suffix;
+  }
+  close_to(0);
+  table.suffixes[0].end = static_cast<std::uint32_t>(table.suffixes.size());
+}
+
+void finish(LoopTable& table, std::vector<Leaving> leaving, std::size_t mask_words) {
+  std::stable_sort(table.inside.begin(), table.inside.end(), [](const auto& a, const auto& b) { return a.chars < b.chars; });
+  table.inside_mask.assign(mask_words, 0);
+  for (const LoopTable::Inside& inside : table.inside) {
+    set_bit(table.inside_mask, inside.token);
+    table.max_chars = std::max<std::uint32_t>(table.max_chars, inside.chars);
+  }
+  for (const Leaving& one : leaving) {
+    table.max_chars = std::max<std::uint32_t>(table.max_chars, one.exit.chars);
+  }
+  build_suffixes(table, std::move(leaving));
+}
+
+}  // namespace
+
+Vocabulary::Vocabulary(std::vector<VocabularyToken> tokens, std::int32_t num_rows) : tokens_(std::move(tokens)), num_rows_(num_rows) {
+  check(num_rows_ > 0, "a vocabulary has rows");
+  if (tokens_.size() > static_cast<std::size_t>(num_rows_)) {
+    tokens_.resize(static_cast<std::size_t>(num_rows_));
+  }
+  text_mask_.assign(mask_words(), 0);
+  build_trie();
+  build_json_body();
+  build_blanks();
+}
+
+std::string_view Vocabulary::text(TokenId id) const { return is_control(id) ? std::string_view{} : spelling(id); }
+
+bool Vocabulary::is_control(TokenId id) const {
+  return id.value >= 0 && static_cast<std::size_t>(id.value) < tokens_.size() && tokens_[static_cast<std::size_t>(id.value)].is_control;
+}
+
+std::string_view Vocabulary::spelling(TokenId id) const {
+  return id.value >= 0 && static_cast<std::size_t>(id.value) < tokens_.size() ? tokens_[static_cast<std::size_t>(id.value)].bytes
+                                                                              : std::string_view{};
+}
+
+void Vocabulary::build_trie() {
+  std::vector<std::int32_t> order;
+  for (std::size_t id = 0; id < tokens_.size(); ++id) {
+    if (!tokens_[id].is_control && !tokens_[id].bytes.empty()) {
+      order.push_back(static_cast<std::int32_t>(id));
+      max_token_bytes_ = std::max(max_token_bytes_, tokens_[id].bytes.size());
+      set_bit(text_mask_, static_cast<std::int32_t>(id));
+    }
+  }
+  const auto text_of = [this](std::int32_t id) { return std::string_view(tokens_[static_cast<std::size_t>(id)].bytes); };
+  std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    const int compared = text_of(a).compare(text_of(b));
+    return compared != 0 ? compared < 0 : a < b;
+  });
+  same_.assign(tokens_.size(), -1);
+  trie_.push_back({});
+  std::vector<std::uint32_t> open{0};
+  std::int32_t previous = -1;
+  for (const std::int32_t id : order) {
+    const std::string_view text = text_of(id);
+    if (previous >= 0 && text_of(previous) == text) {
+      same_[static_cast<std::size_t>(previous)] = id;
+      previous = id;
+      continue;
+    }
+    const std::size_t shared = previous >= 0 ? common_prefix(text_of(previous), text) : 0;
+    for (; open.size() > shared + 1; open.pop_back()) {
+      trie_[open.back()].end = static_cast<std::uint32_t>(trie_.size());
+    }
+    for (std::size_t i = shared; i < text.size(); ++i) {
+      open.push_back(static_cast<std::uint32_t>(trie_.size()));
+      trie_.push_back({.depth = static_cast<std::uint16_t>(i + 1), .byte = static_cast<std::uint8_t>(text[i])});
+    }
+    trie_[open.back()].token = id;
+    previous = id;
+  }
+  for (; !open.empty(); open.pop_back()) {
+    trie_[open.back()].end = static_cast<std::uint32_t>(trie_.size());
+  }
+}
+
+void Vocabulary::build_json_body() {
+  ExprPool pool;
+  Lexer lexer(pool);
+  const LexId body = lexer.next(lexer.start(ExprPool::kAnyText, Encoding::json_string), '"');
+  std::vector<Leaving> leaving;
+  for (std::size_t id = 0; id < tokens_.size(); ++id) {
+    const std::string_view text = this->text(TokenId{static_cast<std::int32_t>(id)});
+    LexId state = body;
+    std::uint16_t chars = 0;
+    std::size_t at = 0;
+    while (at < text.size() && state != kDead && !lexer.accepting(state)) {
+      chars = static_cast<std::uint16_t>(chars + (state == body ? 1 : 0));
+      state = lexer.next(state, static_cast<std::uint8_t>(text[at++]));
+    }
+    if (text.empty() || state == kDead) {
+      continue;
+    }
+    if (!lexer.accepting(state)) {
+      json_body_.inside.push_back({static_cast<std::int32_t>(id), chars});
+    } else {  // the quote itself was counted as a character
+      leaving.push_back({text.substr(at), {static_cast<std::int32_t>(id), static_cast<std::uint16_t>(chars - 1)}});
+    }
+  }
+  finish(json_body_, std::move(leaving), mask_words());
+}
+
+void Vocabulary::build_blanks() {
+  std::vector<Leaving> leaving;
+  for (std::size_t id = 0; id < tokens_.size(); ++id) {
+    const std::string_view text = this->text(TokenId{static_cast<std::int32_t>(id)});
+    const std::size_t blanks = std::min(text.find_first_not_of(" \t\n\r"), text.size());
+    const auto chars = static_cast<std::uint16_t>(blanks);
+    if (blanks == 0) {
+      continue;
+    }
+    if (blanks == text.size()) {
+      blanks_.inside.push_back({static_cast<std::int32_t>(id), chars});
+    } else {
+      leaving.push_back({text.substr(blanks), {static_cast<std::int32_t>(id), chars}});
+    }
+  }
+  finish(blanks_, std::move(leaving), mask_words());
+}
+
+}  // namespace deepinfer::grammar

@@ -1,0 +1,95 @@
+// The tokens of a vocabulary arranged for masks: a trie in depth-first order, and for the two loops every JSON grammar
+// has (string bodies, blanks) the tokens that stay inside and those that leave, by what follows.
+// Immutable after construction and shared by all grammars of a tokenizer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace deepinfer::tokenizer {
+class Tokenizer;
+}
+
+namespace deepinfer::grammar {
+
+/// Trie nodes in depth-first order: the subtree of node i is [i, end). Node 0 is the root.
+struct TokenTrieNode {
+  std::int32_t token = -1;  ///< first token that ends here
+  std::uint32_t end = 0;
+  std::uint16_t depth = 0;  ///< bytes from the root
+  std::uint8_t byte = 0;
+};
+
+/// What tokens do to a loop over one class of characters when they start at a character boundary of it.
+struct LoopTable {
+  struct Inside {
+    std::int32_t token = 0;
+    std::uint16_t chars = 0;  ///< characters begun
+  };
+  struct Exit {
+    std::int32_t token = 0;
+    std::uint16_t chars = 0;  ///< characters read before the loop was left
+  };
+  struct Suffix {  ///< trie over the bytes after the loop, depth-first, node 0 is the root
+    std::uint32_t end = 0;
+    std::uint32_t first_exit = 0;
+    std::uint32_t num_exits = 0;
+    std::uint16_t depth = 0;
+    std::uint8_t byte = 0;
+  };
+  std::vector<Inside> inside;  ///< by chars, ascending
+  std::vector<std::uint32_t> inside_mask;
+  std::vector<Exit> exits;
+  std::vector<Suffix> suffixes;
+  std::uint32_t max_chars = 0;
+};
+
+struct VocabularyToken {
+  std::string bytes;        ///< raw bytes; empty when the id has no text
+  bool is_control = false;  ///< added tokens: never part of text
+};
+
+class Vocabulary {
+ public:
+  /// `num_rows`: rows of the logits; ids at or above tokens.size() are never allowed.
+  Vocabulary(std::vector<VocabularyToken> tokens, std::int32_t num_rows);
+
+  [[nodiscard]] std::int32_t num_rows() const { return num_rows_; }
+  [[nodiscard]] std::size_t max_token_bytes() const { return max_token_bytes_; }
+  [[nodiscard]] std::size_t mask_words() const { return (static_cast<std::size_t>(num_rows_) + 31) / 32; }
+  /// Bytes of an ordinary token; empty for control tokens and ids without text.
+  [[nodiscard]] std::string_view text(TokenId id) const;
+  [[nodiscard]] bool is_control(TokenId id) const;
+  /// The spelling of any token, control tokens included.
+  [[nodiscard]] std::string_view spelling(TokenId id) const;
+
+  [[nodiscard]] std::span<const TokenTrieNode> trie() const { return trie_; }
+  /// The next token with the same bytes; -1 at the end.
+  [[nodiscard]] std::int32_t same_text(std::int32_t token) const { return same_[static_cast<std::size_t>(token)]; }
+  [[nodiscard]] const std::vector<std::uint32_t>& text_mask() const { return text_mask_; }
+  [[nodiscard]] const LoopTable& json_body() const { return json_body_; }
+  [[nodiscard]] const LoopTable& blanks() const { return blanks_; }
+
+ private:
+  void build_trie();
+  void build_json_body();
+  void build_blanks();
+
+  std::vector<VocabularyToken> tokens_;
+  std::int32_t num_rows_;
+  std::size_t max_token_bytes_ = 0;
+  std::vector<TokenTrieNode> trie_;
+  std::vector<std::int32_t> same_;
+  std::vector<std::uint32_t> text_mask_;
+  LoopTable json_body_;
+  LoopTable blanks_;
+};
+
+/// The vocabulary of a tokenizer; `num_rows` 0 stands for the tokenizer's own size.
+[[nodiscard]] Vocabulary make_vocabulary(const tokenizer::Tokenizer& tokenizer, std::int32_t num_rows = 0);
+
+}  // namespace deepinfer::grammar

@@ -1,0 +1,140 @@
+#include "grammar/mask.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "support.h"
+
+namespace deepinfer::grammar {
+namespace {
+
+using namespace testing;
+
+const std::shared_ptr<const Vocabulary>& words() {
+  static const auto kWords = vocabulary_of({"ab",      "abc", "aab", "12",     "1.",  ".5",  "中文", "\xE4\xB8", "\xAD\xE6", "  ",
+                                            "   \n",   " \"", "\",", "\": \"", "\"}", "{\"", "\\n",  "\\u00",    "e\\",      "ing",
+                                            "running", " +",  "(a",  "))",     "])",  "ab",  "\n\n", ": {",      "true",     "null"});
+  return kWords;
+}
+
+/// Walks random allowed tokens and compares every mask on the way with brute force.
+void expect_exact_masks(GrammarKind kind, std::string_view text, std::uint32_t seed) {
+  const auto grammar = try_compile(kind, text);
+  ASSERT_TRUE(grammar.has_value()) << text << ": " << grammar.error().message;
+  std::mt19937 random(seed);
+  for (int run = 0; run < 6; ++run) {
+    Matcher matcher = matcher_of(*grammar, words());
+    std::vector<std::uint32_t> mask(words()->mask_words());
+    for (int step = 0; step < 20; ++step) {
+      matcher.fill_mask(mask);
+      ASSERT_EQ(mask, brute_force_mask(matcher, *words())) << text << " run " << run << " step " << step << " seed " << seed;
+      std::vector<TokenId> allowed;
+      for (std::int32_t id = 1; id < words()->num_rows(); ++id) {
+        if ((mask[static_cast<std::size_t>(id) / 32] >> (id % 32) & 1) != 0) {
+          allowed.push_back(TokenId{id});
+        }
+      }
+      if (allowed.empty()) {
+        EXPECT_TRUE(matcher.can_end()) << "a dead end in " << text;
+        break;
+      }
+      ASSERT_TRUE(matcher.accept(allowed[random() % allowed.size()]));
+    }
+  }
+}
+
+TEST(Mask, EqualsBruteForceForRegularExpressions) {
+  for (const char* pattern :
+       {"[a-z ]*ing", "(ab|abc)*c?", "[0-9]+\\.[0-9]{1,3}", ".{0,4}", "[中文]*a", "(?!ab)[ab]{1,5}", "\\s{0,3}x?", "[^\"]*\"}"}) {
+    expect_exact_masks(GrammarKind::regex, pattern, 11);
+  }
+}
+
+TEST(Mask, EqualsBruteForceForGrammars) {
+  for (const char* text :
+       {"root ::= \"(\" root \")\" root | \"\"", "root ::= expr\nexpr ::= expr \" + \" expr | [a-c]+ | \"(\" expr \")\"",
+        "root ::= \"{\" ws (pair (ws \",\" ws pair)*)? ws \"}\"\npair ::= str ws \":\" ws val\nval ::= str | root\nstr ::= \"\\\"\" "
+        "[^\"\\\\]* \"\\\"\"\nws ::= [ \\n]*"}) {
+    expect_exact_masks(GrammarKind::ebnf, text, 12);
+  }
+}
+
+TEST(Mask, ControlTokensAreAllowedOnlyWhereNamed) {
+  const auto grammar = try_compile(GrammarKind::ebnf, "root ::= [^]{0,9} Token(1) \"x\"");
+  ASSERT_TRUE(grammar.has_value());
+  Matcher matcher = matcher_of(*grammar, words());
+  std::vector<std::uint32_t> mask(words()->mask_words());
+  matcher.fill_mask(mask);
+  EXPECT_EQ(mask[0] & 3, 2U);
+  ASSERT_TRUE(matcher.accept(TokenId{1}));
+  matcher.fill_mask(mask);
+  EXPECT_EQ(mask[0] & 3, 0U);
+}
+
+TEST(Matcher, RollbackRestoresEverythingEvenOverAnEnd) {
+  const auto grammar = try_compile(GrammarKind::regex, "(ab)*");
+  ASSERT_TRUE(grammar.has_value());
+  Matcher matcher = matcher_of(*grammar, words());
+  std::vector<std::uint32_t> before(words()->mask_words());
+  std::vector<std::uint32_t> after(words()->mask_words());
+  matcher.fill_mask(before);
+  ASSERT_TRUE(matcher.accept(TokenId{2 + 'a'}));
+  ASSERT_FALSE(matcher.accept(kEnd));
+  ASSERT_TRUE(matcher.accept(TokenId{2 + 'b'}));
+  ASSERT_TRUE(matcher.accept(kEnd));
+  EXPECT_TRUE(matcher.has_ended());
+  EXPECT_TRUE(matcher.accept(TokenId{2 + 'z'}));  // behind the end everything is taken and ignored
+  matcher.rollback(4);
+  matcher.fill_mask(after);
+  EXPECT_EQ(before, after);
+  EXPECT_FALSE(matcher.has_ended());
+}
+
+TEST(Matcher, ForcedTextIsWhatEveryContinuationBeginsWith) {
+  const auto grammar = try_compile(GrammarKind::regex, "prefix-(abc|abd)z");
+  ASSERT_TRUE(grammar.has_value());
+  Matcher matcher = matcher_of(*grammar, words());
+  EXPECT_EQ(matcher.forced(), "prefix-ab");
+}
+
+TEST(Matcher, TheGrammarStartsBehindItsTrigger) {
+  const auto grammar = try_compile(GrammarKind::regex, "x");
+  ASSERT_TRUE(grammar.has_value());
+  const auto byte = [](char c) { return TokenId{2 + c}; };
+  Matcher matcher(*grammar, words(), {.end_ids = {kEnd}, .trigger_ids = {byte('a'), byte('a'), byte('b')}, .bound_id = byte('!')});
+  for (const char c : std::string_view("zaaa")) {
+    ASSERT_TRUE(matcher.accept(byte(c)));
+  }
+  ASSERT_TRUE(matcher.accept(byte('b')));  // "aaab" ends in the trigger
+  EXPECT_FALSE(matcher.accept(byte('z')));
+  EXPECT_TRUE(matcher.accept(byte('x')));
+  matcher.rollback(6);
+  ASSERT_TRUE(matcher.accept(byte('!')));
+  EXPECT_FALSE(matcher.accept(byte('b')));
+  EXPECT_TRUE(matcher.accept(byte('a')));
+  EXPECT_TRUE(matcher.accept(byte('a')));
+  EXPECT_TRUE(matcher.accept(byte('b')));
+  EXPECT_TRUE(matcher.accept(byte('x')));
+  EXPECT_TRUE(matcher.is_finished());
+}
+
+TEST(Matcher, CachesThatOutgrowTheirBoundAreRebuiltWithoutATrace) {
+  const CompileJob job{.kind = GrammarKind::regex, .text = "(a|b)*a(a|b){9}", .options = {}, .limits = {.run = {.states = 200}}};
+  const auto grammar = compile(job);
+  ASSERT_TRUE(grammar.has_value());
+  Matcher matcher = matcher_of(*grammar, words());
+  std::vector<std::uint32_t> mask(words()->mask_words());
+  std::mt19937 random(5);
+  std::string text;
+  for (int i = 0; i < 2000; ++i) {
+    const char c = random() % 2 == 0 ? 'a' : 'b';
+    text.push_back(c);
+    ASSERT_TRUE(matcher.accept(TokenId{2 + c}));
+    matcher.fill_mask(mask);
+    ASSERT_EQ(matcher.can_end(), text.size() > 9 && text[text.size() - 10] == 'a') << i;
+  }
+}
+
+}  // namespace
+}  // namespace deepinfer::grammar
