@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/ids.h"
+#include "tokenizer/byte_trie.h"
 
 namespace deepinfer::tokenizer {
 
@@ -23,8 +23,8 @@ struct AddedTokenMatch {
 
 class AddedTokenFinder {
  public:
-  /// Spellings must be distinct and not empty.
-  explicit AddedTokenFinder(const std::vector<std::pair<std::string_view, TokenId>>& tokens);
+  /// Values are token ids. nullopt when the texts are too many for a ByteTrie.
+  [[nodiscard]] static std::optional<AddedTokenFinder> build(const std::vector<ByteTrie::Entry>& tokens);
 
   /// The first match at or after `from`; nullopt when there is none.
   [[nodiscard]] std::optional<AddedTokenMatch> find_first(std::string_view text, std::size_t from) const;
@@ -33,25 +33,14 @@ class AddedTokenFinder {
   [[nodiscard]] std::optional<TokenId> find_exact(std::string_view text) const;
 
  private:
-  static constexpr std::int32_t kNone = -1;
+  explicit AddedTokenFinder(ByteTrie trie) : trie_(std::move(trie)) {}
 
-  /// A trie node: its children are the edges [first_edge, first_edge + num_edges).
-  struct Node {
-    std::int32_t first_edge = 0;
-    std::int32_t num_edges = 0;
-    std::int32_t token = kNone;
-  };
-  struct Edge {
-    unsigned char byte = 0;
-    std::int32_t node = 0;
-  };
+  /// The first position at or after `from` whose byte starts a token; text.size() when there is none.
+  [[nodiscard]] std::size_t next_start(std::string_view text, std::size_t from) const;
 
-  [[nodiscard]] std::int32_t child(std::int32_t node, unsigned char byte) const;
-  [[nodiscard]] std::optional<AddedTokenMatch> longest_at(std::string_view text, std::size_t begin) const;
-
-  std::vector<Node> nodes_;
-  std::vector<Edge> edges_;
-  std::vector<bool> starts_;  // [65536] first two bytes of a token, or its only byte followed by anything
+  ByteTrie trie_;
+  std::array<bool, 256> is_first_byte_{};
+  std::vector<std::uint64_t> first_bytes_;  // each repeated through a word; empty when there are too many to compare with
 };
 
 }  // namespace deepinfer::tokenizer

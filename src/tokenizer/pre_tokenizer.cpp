@@ -1,6 +1,6 @@
 #include "tokenizer/pre_tokenizer.h"
 
-#include <algorithm>
+#include "tokenizer/word_bytes.h"
 
 namespace deepinfer::tokenizer {
 
@@ -130,6 +130,20 @@ std::size_t deepseek_end(const Cursor& cursor, std::size_t begin) {
   return at;
 }
 
+/// End of the run of ASCII letters from `at`.
+std::size_t ascii_letters_end(std::string_view text, std::size_t at) {
+  for (; at + sizeof(std::uint64_t) <= text.size(); at += sizeof(std::uint64_t)) {
+    const std::uint64_t others = word_bytes::flag_non_letters(word_bytes::load(text.data() + at));
+    if (others != 0) {
+      return at + word_bytes::first_flag(others);
+    }
+  }
+  while (at < text.size() && is_ascii_letter(static_cast<unsigned char>(text[at]))) {
+    ++at;
+  }
+  return at;
+}
+
 std::size_t deepseek_piece_end(const Cursor& cursor, std::size_t begin) {
   constexpr int kMaxDigits = 3;
   const ClassifiedChar first = cursor.read<Everything>(begin);
@@ -180,6 +194,12 @@ std::size_t gpt2_piece_end(const Cursor& cursor, std::size_t begin) {
 }  // namespace
 
 std::size_t PreTokenizer::piece_end(std::string_view text, std::size_t begin) const {
+  // The piece of most texts in both patterns: a word of ASCII letters, maybe with a space in front.
+  const std::size_t letters = begin + (text[begin] == ' ' ? 1 : 0);
+  const std::size_t end = ascii_letters_end(text, letters);
+  if (end > letters && (end == text.size() || static_cast<unsigned char>(text[end]) < 0x80)) {
+    return end;
+  }
   const Cursor cursor(*classes_, text);
   return pattern_ == Pattern::deepseek ? deepseek_piece_end(cursor, begin) : gpt2_piece_end(cursor, begin);
 }

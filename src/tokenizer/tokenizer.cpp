@@ -25,31 +25,24 @@ Vocabulary vocabulary_of(const TokenizerFile& file) {
 
 enum class Which { normalized, verbatim };
 
-AddedTokenFinder finder_of(const TokenizerFile& file, Which which) {
-  std::vector<std::pair<std::string_view, TokenId>> tokens;
+std::optional<AddedTokenFinder> finder_of(const TokenizerFile& file, Which which) {
+  std::vector<ByteTrie::Entry> tokens;
   for (const AddedToken& token : file.added_tokens) {
     if (token.is_normalized == (which == Which::normalized)) {
-      tokens.emplace_back(token.text, TokenId{token.id});
+      tokens.push_back({.text = token.text, .value = token.id});
     }
   }
-  return AddedTokenFinder(tokens);
+  return AddedTokenFinder::build(tokens);
 }
 
 }  // namespace
 
 struct Tokenizer::Tables {
-  explicit Tables(const TokenizerFile& file)
-      : vocabulary(vocabulary_of(file)),
-        encoder(file, vocabulary),
-        pre_tokenizer(file.pattern, std::make_shared<const CharClasses>()),
-        verbatim(finder_of(file, Which::verbatim)),
-        normalized(finder_of(file, Which::normalized)) {}
-
   /// Appends the ids of text without added tokens.
-  void encode_plain(std::string_view text, PieceScratch& scratch, std::vector<TokenId>& out) const {
+  void encode_plain(std::string_view text, BytePairEncoder::Scratch& scratch, std::vector<TokenId>& out) const {
     for (std::size_t begin = 0; begin < text.size();) {
       const std::size_t end = pre_tokenizer.piece_end(text, begin);
-      encoder.encode(text.substr(begin, end - begin), scratch, out);
+      encoder.encode(text.substr(begin), end - begin, scratch, out);
       begin = end;
     }
   }
@@ -96,12 +89,23 @@ Result<Tokenizer> Tokenizer::parse(std::string_view tokenizer_json, std::string_
   if (!file) {
     return std::unexpected(file.error());
   }
-  return Tokenizer(std::make_shared<const Tables>(*file));
+  std::optional<AddedTokenFinder> verbatim = finder_of(*file, Which::verbatim);
+  std::optional<AddedTokenFinder> normalized = finder_of(*file, Which::normalized);
+  std::optional<BytePairEncoder> encoder = BytePairEncoder::build(*file);
+  if (!verbatim || !normalized || !encoder) {
+    return fail(ErrorKind::unsupported, "the tokens of the vocabulary are too many or too long");
+  }
+  return Tokenizer(
+      std::make_shared<const Tables>(Tables{.vocabulary = vocabulary_of(*file),
+                                            .encoder = std::move(*encoder),
+                                            .pre_tokenizer = PreTokenizer(file->pattern, std::make_shared<const CharClasses>()),
+                                            .verbatim = std::move(*verbatim),
+                                            .normalized = std::move(*normalized)}));
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, AddedTokens mode) const {
   std::vector<TokenId> out;
-  PieceScratch scratch;
+  BytePairEncoder::Scratch scratch;
   const auto plain = [&](std::string_view part) { tables_->encode_plain(part, scratch, out); };
   if (mode == AddedTokens::ignore) {
     plain(text);

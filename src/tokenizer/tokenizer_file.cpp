@@ -162,7 +162,7 @@ std::optional<Error> read_vocab(element model, TokenizerFile& file, Ids& ids) {
       return Error{ErrorKind::corrupt, "model.vocab: token '" + std::string(token.key) + "' has two ids"};
     }
   }
-  file.num_model_tokens = static_cast<std::int32_t>(ids.size());
+  file.num_model_ids = static_cast<std::int32_t>(file.spellings.size());
   for (std::size_t byte = 0; byte < file.byte_tokens.size(); ++byte) {
     const auto found = ids.find(spelling_of_bytes(std::string(1, static_cast<char>(byte))));
     if (found == ids.end()) {
@@ -316,6 +316,7 @@ std::optional<Error> read_all_added_tokens(element root, std::string_view overla
   if (!tokens) {
     return tokens.error();
   }
+  const auto num_model_tokens = static_cast<std::int32_t>(ids.size());
   if (!overlay_json.empty()) {
     simdjson::dom::parser parser;
     const Result<element> overlay_root = parse_json(parser, overlay_json, "the added-tokens file");
@@ -326,9 +327,9 @@ std::optional<Error> read_all_added_tokens(element root, std::string_view overla
     if (!overlay) {
       return overlay.error();
     }
-    tokens = overlaid(*tokens, std::move(*overlay), file.num_model_tokens);
+    tokens = overlaid(*tokens, std::move(*overlay), num_model_tokens);
   }
-  file.added_tokens = renumbered(std::move(*tokens), ids, file.num_model_tokens);
+  file.added_tokens = renumbered(std::move(*tokens), ids, num_model_tokens);
   for (const AddedToken& token : file.added_tokens) {
     const auto index = static_cast<std::size_t>(token.id);
     if (index >= file.spellings.size()) {

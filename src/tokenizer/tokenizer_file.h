@@ -29,7 +29,7 @@ struct AddedToken {
 
 struct TokenizerFile {
   std::vector<std::string> spellings;         ///< [largest id + 1], added tokens included; "" for an id without a token
-  std::int32_t num_model_tokens = 0;          ///< size of model.vocab
+  std::int32_t num_model_ids = 0;             ///< largest id of model.vocab + 1; what follows are added tokens
   std::vector<Merge> merges;                  ///< in order of rank
   std::array<std::int32_t, 256> byte_tokens;  ///< token of each single byte
   std::vector<AddedToken> added_tokens;       ///< with the ids that the official loader gives them, distinct texts
