@@ -138,7 +138,7 @@ class CheckpointOpener {
     const std::size_t num_unlisted =
         std::erase_if(out_->tensors_, [this](const StoredTensor& tensor) { return !index_.shard_of.contains(tensor.name); });
     if (num_unlisted > 0) {
-      out_->warnings_.push_back(std::to_string(num_unlisted) + " tensors of the shards are not in the index and are ignored");
+      out_->warnings_.push_back("the index does not list every tensor of the shards; ignored: " + std::to_string(num_unlisted));
     }
   }
 

@@ -93,7 +93,7 @@ TEST(Inventory, AConfigurationOfAnotherSizeIsNoticedTensorByTensor) {
             "  mtp.2.confidence_head.proj.weight is BF16 [1, 160], expected BF16 [1, "
             "192]: config.json and checkpoint do not belong together");
   ASSERT_EQ(findings.warnings.size(), 1U);
-  EXPECT_EQ(findings.warnings.front(), "26 tensors are unknown and ignored, the first is aligner.w1.bias");
+  EXPECT_EQ(findings.warnings.front(), "unknown tensors are ignored: 26, the first is aligner.w1.bias");
 }
 
 }  // namespace

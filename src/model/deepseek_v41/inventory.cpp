@@ -246,7 +246,7 @@ CheckpointFindings validate_checkpoint(const Config& config, const weights::Chec
     }
   }
   if (num_unknown > 0) {
-    out.warnings.push_back(std::to_string(num_unknown) + " tensors are unknown and ignored, the first is " + example);
+    out.warnings.push_back("unknown tensors are ignored: " + std::to_string(num_unknown) + ", the first is " + example);
   }
   return out;
 }
