@@ -101,14 +101,7 @@ bool LongestMatchEncoder::index_bytes(const Parts& parts) {
     }
   }
   trie_ = ByteTrie::build(std::move(entries));
-  if (!trie_) {
-    return false;
-  }
-  for (Symbol symbol = kNumBytes; symbol < symbols_.size(); ++symbol) {
-    const std::string_view bytes = parts.bytes_of(symbol);
-    symbols_[symbol].shorter = static_cast<Symbol>(trie_->longest_prefix(bytes.substr(0, bytes.size() - 1)).value);
-  }
-  return true;
+  return trie_.has_value();
 }
 
 // Takes the merges that made the two symbols back, latest first, and looks at each moment whether the symbols that then
@@ -145,16 +138,16 @@ void LongestMatchEncoder::encode_row(std::string_view piece, Scratch& scratch, s
       next = trie_->longest_prefix(piece.substr(at));
       continue;
     }
-    Symbol other = symbols_[symbol].shorter;
-    if (other == kNoSymbol) {
+    next = trie_->longest_prefix(piece.substr(at, next.length - 1));
+    if (next.value == ByteTrie::kNone) {
       // No symbol fits here: the one before was wrong. The row cannot be empty, because the piece has an encoding.
       is_dead_end.resize(piece.size() + 1);
       is_dead_end[at] = true;
-      other = row.back();
+      const Symbol last = row.back();
       row.pop_back();
-      at -= symbols_[other].num_bytes;
+      at -= symbols_[last].num_bytes;
+      next = {.value = static_cast<std::int32_t>(last), .length = symbols_[last].num_bytes};
     }
-    next = {.value = static_cast<std::int32_t>(other), .length = symbols_[other].num_bytes};
   }
   for (const Symbol symbol : row) {
     out.push_back(symbols_[symbol].token);

@@ -57,9 +57,8 @@ class LongestMatchEncoder {
   struct alignas(32) SymbolData {
     TokenId token;
     std::uint32_t num_bytes = 0;
-    Symbol shorter = kNoSymbol;  // the longest other symbol that this one's bytes start with
-    Edge right_edge;             // the latest symbol at the right edge that could have merged with a follower
-    Edge left_edge;              // the latest symbol at the left edge that could have merged with a predecessor
+    Edge right_edge;  // the latest symbol at the right edge that could have merged with a follower
+    Edge left_edge;   // the latest symbol at the left edge that could have merged with a predecessor
   };
 
   explicit LongestMatchEncoder(std::size_t num_merges) : pairs_(num_merges), pieces_(num_merges + kNumBytes) {}

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "tokenizer/byte_alphabet.h"
+#include "tokenizer/text_index.h"
 
 namespace deepinfer::tokenizer {
 
@@ -131,16 +131,7 @@ std::optional<std::string> unsupported_feature(element root, element model) {
   return std::nullopt;
 }
 
-/// Token ids by spelling while the file is read.
-using Ids = std::unordered_map<std::string_view, std::int32_t>;
-
-std::optional<Error> read_vocab(element model, TokenizerFile& file, Ids& ids) {
-  simdjson::dom::object vocab;
-  const std::optional<element> value = member(model, "vocab");
-  if (!value || value->get(vocab) != simdjson::SUCCESS) {
-    return Error{ErrorKind::corrupt, "model.vocab must be an object of token: id"};
-  }
-  ids.reserve(vocab.size());
+std::optional<Error> read_vocab(simdjson::dom::object vocab, TokenizerFile& file, TextIndex& ids) {
   for (const simdjson::dom::key_value_pair token : vocab) {
     const std::optional<std::int64_t> id = integer_of(token.value);
     if (!id || *id < 0 || *id >= kMaxTokens) {
@@ -158,17 +149,16 @@ std::optional<Error> read_vocab(element model, TokenizerFile& file, Ids& ids) {
       return Error{ErrorKind::corrupt, "model.vocab: id " + std::to_string(*id) + " has two tokens"};
     }
     file.spellings[index] = token.key;
-    if (!ids.emplace(token.key, static_cast<std::int32_t>(*id)).second) {
+    if (ids.get_or_add(token.key, static_cast<std::int32_t>(*id)) != *id) {
       return Error{ErrorKind::corrupt, "model.vocab: token '" + std::string(token.key) + "' has two ids"};
     }
   }
   file.num_model_ids = static_cast<std::int32_t>(file.spellings.size());
   for (std::size_t byte = 0; byte < file.byte_tokens.size(); ++byte) {
-    const auto found = ids.find(spelling_of_bytes(std::string(1, static_cast<char>(byte))));
-    if (found == ids.end()) {
+    file.byte_tokens[byte] = ids.find(spelling_of_bytes(std::string(1, static_cast<char>(byte))));
+    if (file.byte_tokens[byte] == TextIndex::kNone) {
       return Error{ErrorKind::unsupported, "model.vocab has no token for the byte " + std::to_string(byte)};
     }
-    file.byte_tokens[byte] = found->second;
   }
   return std::nullopt;
 }
@@ -191,7 +181,7 @@ std::optional<std::pair<std::string_view, std::string_view>> sides_of(element me
   return left && right ? std::optional(std::pair(*left, *right)) : std::nullopt;
 }
 
-std::optional<Error> read_merges(element model, TokenizerFile& file, const Ids& ids) {
+std::optional<Error> read_merges(element model, TokenizerFile& file, const TextIndex& ids) {
   const std::optional<simdjson::dom::array> merges = array_of(member(model, "merges"));
   if (!merges) {
     return Error{ErrorKind::corrupt, "model.merges must be an array"};
@@ -200,22 +190,23 @@ std::optional<Error> read_merges(element model, TokenizerFile& file, const Ids& 
     return Error{ErrorKind::unsupported, "model.merges has more than " + std::to_string(kMaxTokens - 1) + " entries"};
   }
   file.merges.reserve(merges->size());
+  const auto where = [](const TokenizerFile& read) { return "model.merges[" + std::to_string(read.merges.size()) + "]"; };
+  // Ids of results mostly follow one another, which saves the look-up of every third name.
+  const auto next_or_find = [&](std::string_view text) {
+    const std::size_t next = file.merges.empty() ? 0 : static_cast<std::size_t>(file.merges.back().result) + 1;
+    return next < file.spellings.size() && file.spellings[next] == text ? static_cast<std::int32_t>(next) : ids.find(text);
+  };
   std::string joined;
   for (const element item : *merges) {
-    const std::string where = "model.merges[" + std::to_string(file.merges.size()) + "]";
     const auto sides = sides_of(item);
     if (!sides) {
-      return Error{ErrorKind::corrupt, where + " must be two tokens"};
+      return Error{ErrorKind::corrupt, where(file) + " must be two tokens"};
     }
     joined.assign(sides->first).append(sides->second);
-    Merge merge;
-    for (auto [text, id] : {std::pair(sides->first, &merge.left), std::pair(sides->second, &merge.right),
-                            std::pair(std::string_view(joined), &merge.result)}) {
-      const auto found = ids.find(text);
-      if (found == ids.end()) {
-        return Error{ErrorKind::corrupt, where + ": '" + std::string(text) + "' is not in model.vocab"};
-      }
-      *id = found->second;
+    const Merge merge{.left = ids.find(sides->first), .right = ids.find(sides->second), .result = next_or_find(joined)};
+    if (merge.left == TextIndex::kNone || merge.right == TextIndex::kNone || merge.result == TextIndex::kNone) {
+      return Error{ErrorKind::corrupt, where(file) + ": '" + std::string(sides->first) + "', '" + std::string(sides->second) +
+                                           "' and the two joined must all be in model.vocab"};
     }
     file.merges.push_back(merge);
   }
@@ -283,7 +274,7 @@ std::vector<AddedToken> overlaid(const std::vector<AddedToken>& base, std::vecto
 
 /// Gives added tokens their ids as the official loader does: a token of the model keeps its id, the others are numbered
 /// in file order after the model and the added tokens so far, whatever ids the file names. A repeated text is dropped.
-std::vector<AddedToken> renumbered(std::vector<AddedToken> tokens, const Ids& ids, std::int32_t num_model_tokens) {
+std::vector<AddedToken> renumbered(std::vector<AddedToken> tokens, const TextIndex& ids, std::int32_t num_model_tokens) {
   std::vector<AddedToken> out;
   std::unordered_set<std::string> known;
   std::int32_t next = num_model_tokens;
@@ -291,8 +282,8 @@ std::vector<AddedToken> renumbered(std::vector<AddedToken> tokens, const Ids& id
     if (!known.insert(token.text).second) {
       continue;
     }
-    const auto found = ids.find(token.text);
-    token.id = found != ids.end() ? found->second : next;
+    const std::int32_t model_id = ids.find(token.text);
+    token.id = model_id != TextIndex::kNone ? model_id : next;
     next = std::max(next, token.id + 1);
     out.push_back(std::move(token));
   }
@@ -311,7 +302,7 @@ Result<element> parse_json(simdjson::dom::parser& parser, std::string_view text,
   return root;
 }
 
-std::optional<Error> read_all_added_tokens(element root, std::string_view overlay_json, TokenizerFile& file, const Ids& ids) {
+std::optional<Error> read_all_added_tokens(element root, std::string_view overlay_json, TokenizerFile& file, const TextIndex& ids) {
   Result<std::vector<AddedToken>> tokens = read_added_tokens(root, "added_tokens");
   if (!tokens) {
     return tokens.error();
@@ -362,8 +353,16 @@ Result<TokenizerFile> read_tokenizer_file(std::string_view tokenizer_json, std::
   TokenizerFile file;
   file.pattern = *pattern;
   file.is_whole_piece_first = is_true(member(*model, "ignore_merges"));
-  Ids ids;
-  std::optional<Error> error = read_vocab(*model, file, ids);
+  simdjson::dom::object vocab;
+  const std::optional<element> vocab_value = member(*model, "vocab");
+  if (!vocab_value || vocab_value->get(vocab) != simdjson::SUCCESS) {
+    return corrupt("model.vocab must be an object of token: id");
+  }
+  if (static_cast<std::int64_t>(vocab.size()) > kMaxTokens) {
+    return unsupported("model.vocab has more than " + std::to_string(kMaxTokens) + " tokens");
+  }
+  TextIndex ids(vocab.size());
+  std::optional<Error> error = read_vocab(vocab, file, ids);
   if (!error) {
     error = read_merges(*model, file, ids);
   }
