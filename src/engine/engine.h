@@ -1,0 +1,91 @@
+// Engine: submit, cancel, step. One thread owns it and everything inside; engine_thread.h is the same for many threads.
+// Not here: files and devices (load.h), text (recipe, server).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "engine/live_request.h"
+#include "engine/options.h"
+#include "engine/request.h"
+#include "engine/request_check.h"
+#include "engine/stats.h"
+#include "kvcache/cache_pool.h"
+#include "model/deepseek_v41/model.h"
+#include "sampling/sampler.h"
+#include "scheduler/scheduler.h"
+
+namespace deepinfer::engine {
+
+/// A model as the engine needs it: chunks to logits [sum of num_logit_rows, vocab] fp32 in chunk order, valid until the next call.
+using ForwardFunction = std::move_only_function<std::span<const float>(std::span<const model::Chunk>)>;
+/// Raw bytes of a token, for stop strings (Tokenizer::bytes); valid as long as the engine.
+using TokenBytes = std::move_only_function<std::string_view(TokenId) const>;
+
+/// What an engine is made of.
+struct EngineParts {
+  ForwardFunction forward;
+  TokenBytes token_bytes;
+  std::int32_t vocab_size = 0;
+  TokenId eos;
+  kvcache::CacheGeometry geometry;                                       ///< as the model allocated it
+  std::unique_ptr<const Clock> clock = std::make_unique<SteadyClock>();  ///< for EngineStats::last_progress only
+};
+
+class Engine {
+ public:
+  /// options.max_model_len > 0 and within the geometry; max_batched_tokens >= max_requests.
+  Engine(EngineParts parts, const EngineOptions& options);
+
+  /// Accepts a request; its outputs go to `sink`, during step(). Errors: those of check_request; exhausted when max_requests +
+  /// max_queue requests are unfinished.
+  [[nodiscard]] Result<RequestId> submit(GenerationRequest request, OutputSink sink);
+  /// The request ends with FinishReason::cancelled at the start of the next step; nothing happens when it is over already.
+  void cancel(RequestId request);
+  void cancel_all();
+
+  /// One step. False: there was nothing to do.
+  bool step();
+  [[nodiscard]] bool has_work() const { return !live_.empty(); }
+  [[nodiscard]] EngineStats stats() const;
+
+  /// For EngineThread, which checks and counts requests on the threads of its callers.
+  [[nodiscard]] const RequestLimits& limits() const { return limits_; }
+  [[nodiscard]] std::int32_t max_unfinished() const { return max_unfinished_; }
+  /// Starts a request that check_request accepted, under an id that was never used.
+  void start(RequestId id, GenerationRequest&& request, OutputSink&& sink);
+
+ private:
+  void end_cancelled();
+  void run(const scheduler::StepPlan& plan);
+  [[nodiscard]] scheduler::Event take_row(LiveRequest& live, std::int32_t num_computed, std::span<const float> logits);
+  [[nodiscard]] TokenOutput token_output(TokenId token, const SamplingParams& wanted);
+  void apply(const scheduler::Event& event) { scheduler_.apply(std::span(&event, 1)); }
+  void deliver();
+
+  EngineParts parts_;
+  RequestLimits limits_;
+  std::int32_t max_unfinished_ = 0;
+  scheduler::Scheduler scheduler_;
+  sampling::Sampler sampler_;
+  std::unordered_map<RequestId, LiveRequest> live_;  // nodes: addresses stay valid
+  std::uint64_t last_id_ = 0;
+  std::vector<RequestId> cancels_;  // for the next step
+  EngineStats counters_;
+
+  // Of the current step, kept for their capacity.
+  std::vector<model::Chunk> chunks_;
+  std::vector<LiveRequest*> chunk_owners_;
+  std::vector<scheduler::Event> events_;
+  std::vector<LiveRequest*> to_deliver_;
+};
+
+}  // namespace deepinfer::engine

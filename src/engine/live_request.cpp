@@ -1,0 +1,65 @@
+#include "engine/live_request.h"
+
+#include <iterator>
+#include <utility>
+
+#include "base/check.h"
+
+namespace deepinfer::engine {
+
+LiveRequest::LiveRequest(RequestId id, GenerationRequest&& request, std::int32_t max_total, OutputSink&& sink)
+    : sampling_(request.sampling),
+      tokens_(std::move(request.prompt)),
+      num_prompt_(static_cast<std::int32_t>(tokens_.size())),
+      max_total_(max_total),
+      ignore_eos_(request.ignore_eos),
+      stop_matcher_(std::move(request.stop_strings)),
+      output_{.request = id},
+      sink_(std::move(sink)) {}
+
+void LiveRequest::add(TokenOutput&& token, std::string_view token_bytes) {
+  check(!finished_, "a finished request gets no token");
+  tokens_.push_back(token.token);
+  held_back_.push_back(std::move(token));
+  const StopMatcher::Progress progress = stop_matcher_.append(token_bytes);
+  show(static_cast<std::size_t>(progress.num_released));
+  if (!progress.found.empty()) {
+    held_back_.clear();
+    end_with({.reason = FinishReason::stop_string,
+              .message = std::string(progress.found),
+              .text_before_stop = std::string(progress.text_before)});
+  } else if (static_cast<std::int32_t>(tokens_.size()) >= max_total_) {
+    finish(FinishReason::length);
+  }
+}
+
+void LiveRequest::finish(FinishReason reason, std::string message) {
+  show(held_back_.size());
+  end_with({.reason = reason, .message = std::move(message)});
+}
+
+void LiveRequest::show(std::size_t num_tokens) {
+  const auto end = held_back_.begin() + static_cast<std::ptrdiff_t>(num_tokens);
+  output_.tokens.insert(output_.tokens.end(), std::move_iterator(held_back_.begin()), std::move_iterator(end));
+  held_back_.erase(held_back_.begin(), end);
+}
+
+void LiveRequest::end_with(Finish&& finish) {
+  check(!finished_, "a request finishes once");
+  finished_ = true;
+  finish.num_generated = static_cast<std::int32_t>(tokens_.size()) - num_prompt_;
+  output_.finish = std::move(finish);
+}
+
+void LiveRequest::deliver() {
+  if (output_.tokens.empty() && !output_.finish) {
+    return;
+  }
+  const RequestId id = output_.request;
+  sink_(std::move(output_));
+  output_.request = id;
+  output_.tokens.clear();  // a sink that only looked has left the capacity
+  output_.finish.reset();
+}
+
+}  // namespace deepinfer::engine

@@ -1,0 +1,52 @@
+// An accepted request inside the engine: its tokens, what may be shown of them, and its end.
+// Not here: when it runs (scheduler), where tokens come from (engine.cpp).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/request.h"
+#include "engine/stop_matcher.h"
+
+namespace deepinfer::engine {
+
+class LiveRequest {
+ public:
+  /// `max_total`: tokens, prompt included, after which it ends by length.
+  LiveRequest(RequestId id, GenerationRequest&& request, std::int32_t max_total, OutputSink&& sink);
+
+  [[nodiscard]] RequestId id() const { return output_.request; }
+  [[nodiscard]] const SamplingParams& sampling() const { return sampling_; }
+  /// Prompt and generated tokens.
+  [[nodiscard]] std::span<const TokenId> tokens() const { return tokens_; }
+  [[nodiscard]] bool ignores_eos() const { return ignore_eos_; }
+  [[nodiscard]] bool is_finished() const { return finished_; }
+
+  /// Takes the next token, whose bytes are `token_bytes`; may finish the request by stop string or length.
+  void add(TokenOutput&& token, std::string_view token_bytes);
+  /// Ends the request; tokens held back are shown.
+  void finish(FinishReason reason, std::string message = {});
+  /// Gives the sink what has come since the last call, if anything has.
+  void deliver();
+
+ private:
+  void show(std::size_t num_tokens);
+  void end_with(Finish&& finish);
+
+  SamplingParams sampling_;
+  std::vector<TokenId> tokens_;
+  std::int32_t num_prompt_ = 0;
+  std::int32_t max_total_ = 0;
+  bool ignore_eos_ = false;
+  bool finished_ = false;
+  StopMatcher stop_matcher_;
+  std::vector<TokenOutput> held_back_;
+  Output output_;
+  OutputSink sink_;
+};
+
+}  // namespace deepinfer::engine

@@ -1,0 +1,189 @@
+#include "engine/load.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "model/deepseek_v41/inventory.h"
+#include "ops/ops.h"
+#include "tokenizer/engram_vocabulary.h"
+#include "weights/checkpoint.h"
+#include "weights/value_check.h"
+
+namespace deepinfer::engine {
+namespace {
+
+/// The Engram class of every id of the model's vocabulary, and that tokenizer and configuration belong together. A tokenizer may have
+/// more ids than the model (the span tokens of images): their classes come last and are not the model's.
+Result<std::vector<std::int32_t>> engram_classes(const tokenizer::Tokenizer& tokenizer, const model::Config& config) {
+  if (tokenizer.vocab_size() < config.vocab_size) {
+    return fail(ErrorKind::corrupt, "tokenizer.json ends at id " + std::to_string(tokenizer.vocab_size() - 1) +
+                                        ", but vocab_size in config.json is " + std::to_string(config.vocab_size) +
+                                        "; they belong to different models");
+  }
+  std::vector<std::int32_t> class_of = tokenizer::compress_vocabulary(tokenizer).class_of;
+  class_of.resize(static_cast<std::size_t>(config.vocab_size));
+  const std::int32_t num_classes = *std::ranges::max_element(class_of) + 1;
+  if (!config.engram_layer_ids.empty() && num_classes != config.engram_compressed_vocab_size) {
+    return fail(ErrorKind::corrupt, "tokenizer.json has " + std::to_string(num_classes) +
+                                        " Engram classes, but engram_compressed_vocab_size in config.json is " +
+                                        std::to_string(config.engram_compressed_vocab_size) + "; they belong to different models");
+  }
+  return class_of;
+}
+
+/// Without a stated limit the plan is what the options ask for, unless the device is smaller: then the blocks get what it leaves.
+Result<model::MemoryPlan> plan_memory(const EngineOptions& options, const model::Config& config, const DeviceInfo& device) {
+  model::MemoryLimits limits{.memory_bytes = options.memory_bytes,
+                             .kv_memory_bytes = options.kv_memory_bytes,
+                             .max_requests = options.max_requests,
+                             .max_batched_tokens = options.max_batched_tokens,
+                             .max_model_len = options.max_model_len};
+  auto plan = model::plan_memory(config, limits);
+  if (plan && options.memory_bytes == 0 && device.memory_bytes > 0 && plan->total_bytes() > device.memory_bytes) {
+    limits.memory_bytes = device.memory_bytes;
+    plan = model::plan_memory(config, limits);
+  }
+  return plan;
+}
+
+struct OpenCheckpoint {
+  std::shared_ptr<const weights::Checkpoint> checkpoint;
+  std::vector<std::string> warnings;
+};
+
+/// What the files of a checkpoint directory say, checked against each other and against the options.
+struct Files {
+  model::Config config;
+  model::MemoryPlan plan;
+  tokenizer::Tokenizer tokenizer;
+  std::vector<std::int32_t> engram_class;
+  OpenCheckpoint checkpoint;
+};
+
+/// Values are read when the checkpoint is small (weights::should_check_values).
+Result<void> check_values(const weights::Checkpoint& checkpoint) {
+  if (!weights::should_check_values(checkpoint)) {
+    return {};
+  }
+  const weights::Problems problems = weights::validate_values(checkpoint);
+  if (!problems.empty()) {
+    return problems.to_failure(ErrorKind::corrupt, "the checkpoint " + checkpoint.directory().string());
+  }
+  return {};
+}
+
+/// Opens the tensors and compares them with what the configuration promises.
+Result<OpenCheckpoint> read_checkpoint(const std::filesystem::path& directory, const model::Config& config, const LoadProgress& begin) {
+  begin(LoadPhase::checkpoint);
+  auto checkpoint = weights::Checkpoint::open(directory);
+  if (!checkpoint) {
+    return std::unexpected(std::move(checkpoint.error()));
+  }
+  model::CheckpointFindings findings = model::validate_checkpoint(config, **checkpoint);
+  if (!findings.problems.empty()) {
+    return findings.problems.to_failure(ErrorKind::corrupt, "the checkpoint " + directory.string());
+  }
+  begin(LoadPhase::values);
+  if (auto values = check_values(**checkpoint); !values) {
+    return std::unexpected(std::move(values.error()));
+  }
+  OpenCheckpoint out{.checkpoint = std::move(*checkpoint), .warnings = std::move(findings.warnings)};
+  const auto of_container = out.checkpoint->warnings();
+  out.warnings.insert(out.warnings.begin(), of_container.begin(), of_container.end());
+  return out;
+}
+
+Result<Files> read_files(const std::filesystem::path& directory, const EngineOptions& options, const DeviceInfo& device,
+                         const LoadProgress& begin) {
+  begin(LoadPhase::config);
+  if (options.max_queue < 0) {
+    return fail(ErrorKind::invalid_argument, "max_queue is " + std::to_string(options.max_queue) + "; it must be at least 0");
+  }
+  auto config = model::load_config(directory);
+  if (!config) {
+    return std::unexpected(std::move(config.error()));
+  }
+  auto plan = plan_memory(options, *config, device);
+  if (!plan) {
+    return std::unexpected(std::move(plan.error()));
+  }
+  begin(LoadPhase::tokenizer);
+  auto tokenizer = tokenizer::Tokenizer::load(directory / "tokenizer.json");
+  if (!tokenizer) {
+    return std::unexpected(std::move(tokenizer.error()));
+  }
+  auto classes = engram_classes(*tokenizer, *config);
+  if (!classes) {
+    return std::unexpected(std::move(classes.error()));
+  }
+  auto checkpoint = read_checkpoint(directory, *config, begin);
+  if (!checkpoint) {
+    return std::unexpected(std::move(checkpoint.error()));
+  }
+  return Files{.config = std::move(*config),
+               .plan = *plan,
+               .tokenizer = std::move(*tokenizer),
+               .engram_class = std::move(*classes),
+               .checkpoint = std::move(*checkpoint)};
+}
+
+std::unique_ptr<Engine> make_engine(std::unique_ptr<model::DeepseekV41> model, const tokenizer::Tokenizer& tokenizer,
+                                    const EngineOptions& options, const model::CacheSizes& sizes) {
+  const model::Config& config = model->config();
+  EngineParts parts{.forward = nullptr,
+                    .token_bytes = [tokenizer](TokenId id) { return tokenizer.bytes(id); },
+                    .vocab_size = config.vocab_size,
+                    .eos = {config.eos_token_id},
+                    .geometry = {.positions_per_block = kBlockPositions, .num_blocks = sizes.num_blocks, .num_slots = sizes.num_slots}};
+  parts.forward = [owned = std::move(model)](std::span<const model::Chunk> chunks) { return owned->forward(chunks); };
+  return std::make_unique<Engine>(std::move(parts), options);
+}
+
+}  // namespace
+
+std::string_view describe(LoadPhase phase) {
+  switch (phase) {
+    case LoadPhase::config:
+      return "reading the configuration";
+    case LoadPhase::tokenizer:
+      return "reading the tokenizer";
+    case LoadPhase::checkpoint:
+      return "opening the checkpoint";
+    case LoadPhase::values:
+      return "checking the weights";
+    case LoadPhase::model:
+      return "placing the model";
+    case LoadPhase::done:
+      return "loaded";
+  }
+  std::unreachable();
+}
+
+Result<LoadedEngine> load_engine(const std::filesystem::path& directory, const EngineOptions& options, Device& device,
+                                 const LoadProgress& progress) {
+  const LoadProgress begin = progress ? progress : [](LoadPhase) {};
+  auto files = read_files(directory, options, device.info(), begin);
+  if (!files) {
+    return std::unexpected(std::move(files.error()));
+  }
+  begin(LoadPhase::model);
+  auto model = model::DeepseekV41::create(device, std::move(files->checkpoint.checkpoint), files->config, std::move(files->engram_class),
+                                          files->plan.sizes);
+  if (!model) {
+    return std::unexpected(std::move(model.error()));
+  }
+  EngineOptions used = options;
+  used.max_model_len = options.max_model_len == 0 ? files->config.max_position_embeddings : options.max_model_len;
+  LoadedEngine out{.engine = nullptr,
+                   .tokenizer = files->tokenizer,
+                   .config = std::move(files->config),
+                   .options = used,
+                   .memory = files->plan,
+                   .cache_groups = (*model)->cache_groups(),
+                   .warnings = std::move(files->checkpoint.warnings)};
+  out.engine = make_engine(std::move(*model), out.tokenizer, used, out.memory.sizes);
+  begin(LoadPhase::done);
+  return out;
+}
+
+}  // namespace deepinfer::engine

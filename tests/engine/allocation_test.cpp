@@ -1,0 +1,37 @@
+// A step of running requests allocates nothing.
+#include <gtest/gtest.h>
+
+#include "engine/allocation_counter.h"
+#include "engine/harness.h"
+
+namespace deepinfer::test {
+namespace {
+
+TEST(EngineAllocation, AStepOfRunningRequestsAllocatesNothing) {
+  // Blocks of the whole context and tokens that are reserved: what remains is per token.
+  Harness harness({.max_requests = 8, .max_batched_tokens = 64, .positions_per_block = 200});
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 8; ++i) {
+    engine::GenerationRequest request{.prompt = random_prompt(random, 20), .max_tokens = 150, .ignore_eos = true};
+    request.prompt.reserve(200);
+    request.sampling = {.temperature = i % 2 == 0 ? 0.0 : 0.9, .top_p = i % 3 == 0 ? 0.9 : 1.0};
+    if (i % 4 == 0) {
+      request.stop_strings = {"abcabcabcabc"};
+    }
+    const auto id = harness.engine.submit(std::move(request), [](engine::Output&&) {});
+    ASSERT_TRUE(id);
+  }
+  for (int step = 0; step < 40; ++step) {
+    harness.engine.step();
+  }
+  ASSERT_EQ(harness.engine.stats().num_running, 8);
+  const std::int64_t before = num_allocations();
+  for (int step = 0; step < 50; ++step) {
+    harness.engine.step();
+  }
+  EXPECT_EQ(num_allocations() - before, 0);
+  EXPECT_EQ(harness.engine.stats().num_running, 8);
+}
+
+}  // namespace
+}  // namespace deepinfer::test

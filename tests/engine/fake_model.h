@@ -1,0 +1,112 @@
+// A model of a few lines whose logits depend on everything a real one's may depend on and on nothing else: each token of the history
+// as it lies behind the block table, a ring in the slot, the tokens before the chunk, the position. A wrong block, slot, position or
+// chunk border changes every following token.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "base/check.h"
+#include "base/ids.h"
+#include "kvcache/cache_pool.h"
+#include "model/deepseek_v41/model.h"
+
+namespace deepinfer::test {
+
+class FakeModel {
+ public:
+  static constexpr std::int32_t kRing = 3;  // rows of a slot
+  static constexpr std::int32_t kNoToken = -1;
+
+  FakeModel(kvcache::CacheGeometry geometry, std::int32_t vocab_size) : geometry_(geometry), vocab_size_(vocab_size) {
+    rows_.resize(static_cast<std::size_t>(geometry.num_blocks * geometry.positions_per_block), kNoToken);
+    rings_.resize(static_cast<std::size_t>(geometry.num_slots * kRing));
+  }
+
+  /// A history with this token has logits that are not numbers.
+  TokenId bad_token{kNoToken};
+  /// Called at the start of every forward.
+  std::function<void(std::span<const model::Chunk>)> on_forward;
+
+  std::span<const float> forward(std::span<const model::Chunk> chunks) {
+    if (on_forward) {
+      on_forward(chunks);
+    }
+    logits_.clear();
+    for (const model::Chunk& chunk : chunks) {
+      compute(chunk);
+    }
+    return logits_;
+  }
+
+ private:
+  struct RingRow {
+    std::int32_t position = -1;
+    std::uint64_t hash = 0x5EED;
+  };
+
+  static std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15;
+    return hash ^ (hash >> 29);
+  }
+
+  std::int32_t& row(const model::Chunk& chunk, std::int32_t position) {
+    const auto block = static_cast<std::size_t>(position / geometry_.positions_per_block);
+    check(block < chunk.blocks.size(), "the block table covers the chunk");
+    const std::int32_t id = chunk.blocks[block].value;
+    return rows_.at(static_cast<std::size_t>(id * geometry_.positions_per_block + position % geometry_.positions_per_block));
+  }
+
+  RingRow& ring(const model::Chunk& chunk, std::int32_t position) {
+    return rings_.at(static_cast<std::size_t>(chunk.slot.value * kRing + position % kRing));
+  }
+
+  void compute(const model::Chunk& chunk) {
+    check(chunk.slot.value > 0, "the padding slot is not used");
+    const auto num_tokens = static_cast<std::int32_t>(chunk.tokens.size());
+    const auto num_previous = static_cast<std::int32_t>(chunk.previous.size());
+    check(num_previous >= std::min(3, chunk.first_position), "a chunk is told the three tokens before it");
+    for (std::int32_t i = 0; i < num_tokens; ++i) {
+      const std::int32_t position = chunk.first_position + i;
+      row(chunk, position) = chunk.tokens[static_cast<std::size_t>(i)].value;
+      std::uint64_t hash = 0;
+      bool bad = false;
+      for (std::int32_t p = 0; p <= position; ++p) {
+        hash = mix(hash, static_cast<std::uint64_t>(row(chunk, p)));
+        bad = bad || row(chunk, p) == bad_token.value;
+      }
+      for (std::int32_t back = 1; back <= std::min(3, position); ++back) {
+        const std::int32_t place = i - back;
+        const TokenId before =
+            place >= 0 ? chunk.tokens[static_cast<std::size_t>(place)] : chunk.previous[static_cast<std::size_t>(num_previous + place)];
+        hash = mix(hash, static_cast<std::uint64_t>(before.value));
+      }
+      if (position > 0) {
+        const RingRow& last = ring(chunk, position - 1);
+        hash = mix(mix(hash, static_cast<std::uint64_t>(last.position)), last.hash);
+      }
+      ring(chunk, position) = {.position = position, .hash = hash};
+      if (i >= num_tokens - chunk.num_logit_rows) {
+        append_logits(hash, bad);
+      }
+    }
+  }
+
+  void append_logits(std::uint64_t hash, bool bad) {
+    for (std::int32_t column = 0; column < vocab_size_; ++column) {
+      const auto bits = mix(hash, static_cast<std::uint64_t>(column) + 1) >> 44;  // 20 bits
+      logits_.push_back(bad ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(bits) * 0x1p-17F - 4.0F);
+    }
+  }
+
+  kvcache::CacheGeometry geometry_;
+  std::int32_t vocab_size_;
+  std::vector<std::int32_t> rows_;  // token per position of every block, of whoever wrote it last
+  std::vector<RingRow> rings_;
+  std::vector<float> logits_;
+};
+
+}  // namespace deepinfer::test

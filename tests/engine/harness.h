@@ -1,0 +1,146 @@
+// An engine over the fake model, with what came out of it per request.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/fake_model.h"
+
+namespace deepinfer::test {
+
+inline constexpr std::int32_t kVocab = 64;
+inline constexpr TokenId kEos{1};
+
+/// The bytes of a token of the fake vocabulary: "a" … "z", then pairs.
+inline std::string_view fake_bytes(TokenId id) {
+  static const std::vector<std::string> table = [] {
+    std::vector<std::string> out;
+    for (int i = 0; i < kVocab; ++i) {
+      const std::string letter(1, static_cast<char>('a' + i % 26));
+      out.push_back(i < 26 ? letter : letter + static_cast<char>('a' + i % 7));
+    }
+    return out;
+  }();
+  return table.at(static_cast<std::size_t>(id.value));
+}
+
+/// Everything a request got.
+struct Reply {
+  std::vector<TokenId> tokens;
+  std::vector<engine::TokenOutput> outputs;
+  std::optional<engine::Finish> finish;
+  int num_outputs = 0;
+
+  void take(const engine::Output& output) {
+    check(!finish, "nothing comes after the finish");
+    ++num_outputs;
+    for (const engine::TokenOutput& token : output.tokens) {
+      tokens.push_back(token.token);
+      outputs.push_back(token);
+    }
+    finish = output.finish;
+  }
+  std::string text() const {
+    std::string out;
+    for (const TokenId token : tokens) {
+      out += fake_bytes(token);
+    }
+    return out + (finish ? finish->text_before_stop : "");
+  }
+};
+
+struct HarnessOptions {
+  std::int32_t max_requests = 16;
+  std::int32_t max_batched_tokens = 64;
+  std::int32_t max_model_len = 200;
+  std::int32_t max_queue = 100;
+  std::int32_t num_blocks = 1000;
+  std::int32_t positions_per_block = 4;
+};
+
+inline engine::EngineParts fake_parts(FakeModel& model, kvcache::CacheGeometry geometry) {
+  engine::EngineParts parts{.forward = [&model](std::span<const model::Chunk> chunks) { return model.forward(chunks); },
+                            .token_bytes = fake_bytes,
+                            .vocab_size = kVocab,
+                            .eos = kEos,
+                            .geometry = geometry};
+  return parts;
+}
+
+class Harness {
+ public:
+  explicit Harness(const HarnessOptions& options = {})
+      : geometry_{.positions_per_block = options.positions_per_block,
+                  .num_blocks = options.num_blocks + 1,
+                  .num_slots = options.max_requests + 1},
+        model(geometry_, kVocab),
+        engine(fake_parts(model, geometry_), {.max_requests = options.max_requests,
+                                              .max_batched_tokens = options.max_batched_tokens,
+                                              .max_model_len = options.max_model_len,
+                                              .max_queue = options.max_queue}) {}
+
+  RequestId submit(const engine::GenerationRequest& request) {
+    auto reply = std::make_shared<Reply>();
+    const auto id = engine.submit(request, [reply](engine::Output&& output) { reply->take(output); });
+    check(id.has_value(), "the request is accepted");
+    replies[id->value] = std::move(reply);
+    return *id;
+  }
+
+  const Reply& reply(RequestId id) const { return *replies.at(id.value); }
+
+  void run_to_the_end() {
+    int num_steps = 0;
+    while (engine.has_work()) {
+      check(engine.step(), "an engine with work has something to do");
+      check(++num_steps < 100'000, "every request ends");
+    }
+    check(engine.stats().num_blocks_used == 0 && engine.stats().num_slots_used == 0, "everything came back");
+  }
+
+ private:
+  kvcache::CacheGeometry geometry_;
+
+ public:
+  FakeModel model;
+  engine::Engine engine;
+  std::map<std::uint64_t, std::shared_ptr<Reply>> replies;
+};
+
+inline std::vector<TokenId> random_prompt(std::mt19937_64& random, std::size_t size) {
+  std::vector<TokenId> out;
+  for (std::size_t i = 0; i < size; ++i) {
+    out.push_back({static_cast<std::int32_t>(2 + random() % (kVocab - 2))});
+  }
+  return out;
+}
+
+inline engine::SamplingParams random_sampling(std::mt19937_64& random) {
+  return {.temperature = static_cast<double>(random() % 4) * 0.5,
+          .top_p = random() % 2 == 0 ? 1.0 : 0.8,
+          .top_k = random() % 2 == 0 ? -1 : 10,
+          .seed = random()};
+}
+
+inline engine::GenerationRequest random_request(std::mt19937_64& random, std::int32_t max_prompt, std::int32_t max_tokens) {
+  return {.prompt = random_prompt(random, 1 + random() % static_cast<std::uint64_t>(max_prompt)),
+          .sampling = random_sampling(random),
+          .max_tokens = 1 + static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(max_tokens)),
+          .ignore_eos = random() % 3 == 0};
+}
+
+/// What the request gives with nobody beside it, the whole prompt in one chunk, blocks without end.
+inline Reply alone(const engine::GenerationRequest& request) {
+  Harness harness({.max_requests = 1, .max_batched_tokens = 1000});
+  const RequestId id = harness.submit(request);
+  harness.run_to_the_end();
+  return harness.reply(id);
+}
+
+}  // namespace deepinfer::test

@@ -1,0 +1,164 @@
+// From a directory to an engine: what a good checkpoint gives, and one sentence for each thing that can be wrong.
+#include "engine/load.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "backends/cpu/cpu_device.h"
+#include "base/check.h"
+
+namespace deepinfer::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kTiny = fs::path(DEEPINFER_TEST_DATA) / "tiny";
+
+/// A copy of the tiny checkpoint that a test may damage.
+class ScratchCheckpoint {
+ public:
+  explicit ScratchCheckpoint(const std::string& name) : path_(fs::temp_directory_path() / ("deepinfer_load_test_" + name)) {
+    fs::remove_all(path_);
+    fs::copy(kTiny, path_);
+  }
+  ~ScratchCheckpoint() { fs::remove_all(path_); }
+  const fs::path& path() const { return path_; }
+
+  void replace_in(const std::string& file, const std::string& what, const std::string& with) const {
+    std::ifstream in(path_ / file);
+    std::string text((std::istreambuf_iterator<char>(in)), {});
+    const std::size_t place = text.find(what);
+    check(place != std::string::npos, "the text to replace is there");
+    text.replace(place, what.size(), with);
+    std::ofstream(path_ / file) << text;
+  }
+
+ private:
+  fs::path path_;
+};
+
+engine::EngineOptions small() { return {.max_requests = 2, .max_batched_tokens = 32, .max_model_len = 256}; }
+
+Error load_error(const fs::path& directory, const engine::EngineOptions& options = small()) {
+  const auto device = cpu::make_device({});
+  const auto loaded = engine::load_engine(directory, options, *device);
+  return loaded ? Error{.message = "loaded"} : loaded.error();
+}
+
+void expect_error(const Error& error, ErrorKind kind, std::string_view part) {
+  EXPECT_EQ(error.kind, kind) << error.message;
+  EXPECT_NE(error.message.find(part), std::string::npos) << error.message;
+}
+
+TEST(Load, GivesARunningEngineAndItsSizes) {
+  const auto device = cpu::make_device({});
+  std::vector<engine::LoadPhase> phases;
+  auto loaded = engine::load_engine(kTiny, small(), *device, [&](engine::LoadPhase phase) { phases.push_back(phase); });
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  ASSERT_EQ(phases.size(), static_cast<std::size_t>(engine::kNumLoadPhases) + 1);
+  EXPECT_EQ(phases.back(), engine::LoadPhase::done);
+  EXPECT_TRUE(std::ranges::is_sorted(phases));
+  for (const engine::LoadPhase phase : phases) {
+    EXPECT_FALSE(engine::describe(phase).empty());
+  }
+  EXPECT_EQ(loaded->config.vocab_size, 1024);
+  EXPECT_EQ(loaded->options.max_model_len, 256);
+  EXPECT_FALSE(loaded->cache_groups.empty());
+  const engine::EngineStats stats = loaded->engine->stats();
+  EXPECT_EQ(stats.num_slots, 2);
+  EXPECT_EQ(stats.num_blocks, loaded->memory.sizes.num_blocks - 1);
+  EXPECT_GE(stats.num_blocks, 4);
+
+  std::size_t num_tokens = 0;
+  const std::vector<TokenId> prompt = loaded->tokenizer.encode("Hello", tokenizer::AddedTokens::recognise);
+  const auto id = loaded->engine->submit({.prompt = prompt, .max_tokens = 3, .ignore_eos = true},
+                                         [&](engine::Output&& output) { num_tokens += output.tokens.size(); });
+  ASSERT_TRUE(id) << id.error().message;
+  while (loaded->engine->step()) {
+  }
+  EXPECT_EQ(num_tokens, 3U);
+}
+
+TEST(Load, WithoutALengthTheContextIsTheModels) {
+  const auto device = cpu::make_device({});
+  const auto loaded = engine::load_engine(kTiny, {.max_requests = 1, .max_batched_tokens = 16}, *device);
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  EXPECT_EQ(loaded->options.max_model_len, loaded->config.max_position_embeddings);
+}
+
+TEST(Load, NamesTheDirectoryThatIsNotThere) {
+  const Error error = load_error("/nowhere/model");
+  expect_error(error, ErrorKind::not_found, "/nowhere/model");
+}
+
+TEST(Load, NamesTheTokenizerThatIsNotThere) {
+  const ScratchCheckpoint scratch("no_tokenizer");
+  fs::remove(scratch.path() / "tokenizer.json");
+  expect_error(load_error(scratch.path()), ErrorKind::not_found, "tokenizer.json");
+}
+
+TEST(Load, NamesTheArchitectureThatIsUnknown) {
+  const ScratchCheckpoint scratch("architecture");
+  scratch.replace_in("config.json", "DeepseekV41ForCausalLM", "OtherForCausalLM");
+  expect_error(load_error(scratch.path()), ErrorKind::unsupported, "OtherForCausalLM");
+}
+
+TEST(Load, NamesTheShardThatIsNotThere) {
+  const ScratchCheckpoint scratch("no_shard");
+  fs::remove(scratch.path() / "model-00002-of-00003.safetensors");
+  const Error error = load_error(scratch.path());
+  EXPECT_NE(error.message.find("model-00002-of-00003.safetensors"), std::string::npos) << error.message;
+}
+
+TEST(Load, NamesTheShardThatIsTruncated) {
+  const ScratchCheckpoint scratch("truncated");
+  const fs::path shard = scratch.path() / "model-00003-of-00003.safetensors";
+  fs::resize_file(shard, fs::file_size(shard) / 2);
+  expect_error(load_error(scratch.path()), ErrorKind::corrupt, "model-00003-of-00003.safetensors");
+}
+
+TEST(Load, NamesTheValueThatIsNoNumber) {
+  const ScratchCheckpoint scratch("nan");
+  // The payload ends with some tensor's last bytes: all ones is a NaN in every format that has one.
+  const fs::path shard = scratch.path() / "model-00001-of-00003.safetensors";
+  std::fstream file(shard, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(-64, std::ios::end);
+  file << std::string(64, '\xFF');
+  file.close();
+  const Error error = load_error(scratch.path());
+  EXPECT_NE(error.message, "loaded") << "the last tensor of the shard has a format with NaN codes";
+  EXPECT_EQ(error.kind, ErrorKind::corrupt) << error.message;
+}
+
+TEST(Load, RefusesATokenizerOfAnotherModel) {
+  const ScratchCheckpoint scratch("tokenizer");
+  fs::copy_file(fs::path(DEEPINFER_MODELS) / "nano" / "tokenizer.json", scratch.path() / "tokenizer.json",
+                fs::copy_options::overwrite_existing);
+  expect_error(load_error(scratch.path()), ErrorKind::corrupt, "engram_compressed_vocab_size");
+}
+
+TEST(Load, NamesTheOptionThatMakesNoSense) {
+  engine::EngineOptions options = small();
+  options.max_requests = 0;
+  expect_error(load_error(kTiny, options), ErrorKind::invalid_argument, "max_requests");
+  options = small();
+  options.max_batched_tokens = 1;
+  expect_error(load_error(kTiny, options), ErrorKind::invalid_argument, "max_batched_tokens");
+  options = small();
+  options.max_model_len = 1'000'000;
+  expect_error(load_error(kTiny, options), ErrorKind::invalid_argument, "max_model_len");
+  options = small();
+  options.max_queue = -1;
+  expect_error(load_error(kTiny, options), ErrorKind::invalid_argument, "max_queue is -1");
+}
+
+TEST(Load, SaysHowMuchCacheMemoryIsMissing) {
+  engine::EngineOptions options = small();
+  options.kv_memory_bytes = 1000;
+  expect_error(load_error(kTiny, options), ErrorKind::exhausted, "1000 bytes");
+}
+
+}  // namespace
+}  // namespace deepinfer::test

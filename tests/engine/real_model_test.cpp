@@ -1,0 +1,147 @@
+// The laws of the engine with the real model: tiny for the laws, nano for its stored texts.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "backends/cpu/cpu_device.h"
+#include "engine/harness.h"
+#include "engine/load.h"
+#include "support/golden_file.h"
+
+namespace deepinfer::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kTiny = fs::path(DEEPINFER_TEST_DATA) / "tiny";
+
+struct RealEngine {
+  std::unique_ptr<Device> device;
+  engine::LoadedEngine loaded;
+
+  static RealEngine load(const fs::path& directory, const engine::EngineOptions& options) {
+    std::unique_ptr<Device> device = cpu::make_device({});
+    auto loaded = engine::load_engine(directory, options, *device);
+    check(loaded.has_value(), "the model loads");
+    return {.device = std::move(device), .loaded = std::move(*loaded)};
+  }
+
+  std::shared_ptr<Reply> submit(const engine::GenerationRequest& request) {
+    auto reply = std::make_shared<Reply>();
+    const auto id = loaded.engine->submit(request, [reply](engine::Output&& output) { reply->take(output); });
+    check(id.has_value(), "the request is accepted");
+    return reply;
+  }
+  void run_to_the_end() {
+    while (loaded.engine->step()) {
+    }
+    check(loaded.engine->stats().num_blocks_used == 0 && loaded.engine->stats().num_slots_used == 0, "everything came back");
+  }
+};
+
+engine::GenerationRequest tiny_request(std::mt19937_64& random, std::size_t max_prompt, std::int32_t num_tokens) {
+  engine::GenerationRequest request{.sampling = random_sampling(random), .max_tokens = num_tokens, .ignore_eos = true};
+  for (std::size_t size = 1 + random() % max_prompt; request.prompt.size() < size;) {
+    request.prompt.push_back({static_cast<std::int32_t>(random() % 1024)});
+  }
+  return request;
+}
+
+std::vector<TokenId> tokens_alone(const engine::GenerationRequest& request) {
+  RealEngine engine = RealEngine::load(kTiny, {.max_requests = 1, .max_batched_tokens = 512, .max_model_len = 512});
+  const auto reply = engine.submit(request);
+  engine.run_to_the_end();
+  return reply->tokens;
+}
+
+TEST(RealModelLaw, BatchedWithCompanionsIsAlone) {
+  const std::uint64_t seed = 21;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  RealEngine engine = RealEngine::load(kTiny, {.max_requests = 6, .max_batched_tokens = 24, .max_model_len = 256});
+  std::vector<std::pair<engine::GenerationRequest, std::shared_ptr<Reply>>> requests;
+  for (int i = 0; i < 7; ++i) {
+    const auto request = tiny_request(random, 40, 6);
+    requests.emplace_back(request, engine.submit(request));
+    engine.loaded.engine->step();
+  }
+  engine.run_to_the_end();
+  for (const auto& [request, reply] : requests) {
+    EXPECT_EQ(reply->tokens, tokens_alone(request));
+  }
+}
+
+TEST(RealModelLaw, AnyChunkingIsTheWholePrompt) {
+  std::mt19937_64 random(22);
+  engine::GenerationRequest request = tiny_request(random, 1, 4);
+  while (request.prompt.size() < 60) {
+    request.prompt.push_back({static_cast<std::int32_t>(random() % 1024)});
+  }
+  const std::vector<TokenId> whole = tokens_alone(request);
+  for (const std::int32_t budget : {1, 7, 16, 33}) {
+    RealEngine engine = RealEngine::load(kTiny, {.max_requests = 1, .max_batched_tokens = budget, .max_model_len = 256});
+    const auto reply = engine.submit(request);
+    engine.run_to_the_end();
+    EXPECT_EQ(reply->tokens, whole) << "budget " << budget;
+  }
+}
+
+TEST(RealModelLaw, PreemptedAndResumedIsUninterrupted) {
+  std::mt19937_64 random(23);
+  // Three blocks for two requests of up to two blocks: the second one to cross position 128 must give way.
+  engine::EngineOptions options{.max_requests = 2, .max_batched_tokens = 160, .max_model_len = 256};
+  const RealEngine probe = RealEngine::load(kTiny, options);
+  options.kv_memory_bytes = 4 * probe.loaded.memory.cache.per_block();
+  RealEngine engine = RealEngine::load(kTiny, options);
+  ASSERT_EQ(engine.loaded.engine->stats().num_blocks, 3);
+  std::vector<std::pair<engine::GenerationRequest, std::shared_ptr<Reply>>> requests;
+  for (const std::size_t num_prompt : {120U, 122U}) {
+    engine::GenerationRequest request = tiny_request(random, 1, 12);
+    while (request.prompt.size() < num_prompt) {
+      request.prompt.push_back({static_cast<std::int32_t>(random() % 1024)});
+    }
+    requests.emplace_back(request, engine.submit(request));
+  }
+  engine.run_to_the_end();
+  EXPECT_GT(engine.loaded.engine->stats().num_preemptions, 0);
+  for (const auto& [request, reply] : requests) {
+    EXPECT_EQ(reply->tokens, tokens_alone(request));
+  }
+}
+
+TEST(RealModel, NanoAnswersAsItsStoredSamples) {
+  const fs::path nano = fs::path(DEEPINFER_MODELS) / "nano";
+  RealEngine engine = RealEngine::load(nano, {.max_requests = 4, .max_batched_tokens = 64, .max_model_len = 512});
+  const json::Value samples = read_json(nano / "samples.json");
+  int num_compared = 0;
+  for (const json::Value& sample : *samples.as_array()) {
+    const std::vector<std::int32_t> expected = integers(*sample.find("output_ids"));
+    const std::vector<std::int32_t> prompt = integers(*sample.find("prompt_ids"));
+    if (prompt.size() > 40 || expected.size() > 20) {
+      continue;
+    }
+    engine::GenerationRequest request{.sampling = {.temperature = 0.0}, .max_tokens = 200};
+    for (const std::int32_t id : prompt) {
+      request.prompt.push_back({id});
+    }
+    const auto reply = engine.submit(request);
+    engine.run_to_the_end();
+    const std::vector<double> margins = numbers(*sample.find("margins"));
+    // Where two tokens are nearly equal another order of summation may choose the other one; what follows is another text.
+    const auto close = std::ranges::find_if(margins, [](double margin) { return margin < 0.5; });
+    const auto num_certain = static_cast<std::size_t>(close - margins.begin());
+    ASSERT_GE(reply->tokens.size() + 1, num_certain);
+    for (std::size_t i = 0; i < std::min(num_certain, reply->tokens.size()); ++i) {
+      EXPECT_EQ(reply->tokens[i].value, expected[i]) << *sample.find("name")->as_string() << " token " << i;
+    }
+    if (num_certain == margins.size()) {
+      EXPECT_EQ(reply->finish->reason, engine::FinishReason::stop);
+    }
+    ++num_compared;
+  }
+  std::printf("%d samples compared\n", num_compared);
+  EXPECT_GE(num_compared, 3);
+}
+
+}  // namespace
+}  // namespace deepinfer::test
