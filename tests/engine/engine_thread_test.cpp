@@ -62,6 +62,9 @@ struct ThreadHarness {
   std::unique_ptr<engine::EngineThread> engine;
 };
 
+/// With 150 tokens to go a request cannot end by itself while a test does something.
+void slow_step(std::span<const model::Chunk> /*chunks*/) { std::this_thread::sleep_for(20ms); }
+
 GenerationRequest long_request() { return {.prompt = {{5}, {9}}, .sampling = {.temperature = 0.0}, .max_tokens = 150, .ignore_eos = true}; }
 
 TEST(EngineThread, ManyThreadsGetWhatTheyWouldGetAlone) {
@@ -140,6 +143,8 @@ TEST(EngineThread, CancellingWhatIsOverDoesNothing) {
 
 TEST(EngineThread, AFullQueueRefusesAndTakesAgainOnceSomebodyIsDone) {
   ThreadHarness harness({.max_requests = 1, .max_batched_tokens = 8, .max_queue = 2});
+  std::latch go_on(1);
+  harness.model.on_forward = [&](std::span<const model::Chunk>) { go_on.wait(); };
   std::array<SharedReply, 3> replies;
   std::vector<RequestId> ids;
   for (SharedReply& reply : replies) {
@@ -149,7 +154,8 @@ TEST(EngineThread, AFullQueueRefusesAndTakesAgainOnceSomebodyIsDone) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::exhausted);
   harness.engine->cancel(ids[1]);
-  replies[1].wait();
+  go_on.count_down();
+  EXPECT_EQ(replies[1].wait().finish->reason, FinishReason::cancelled);
   SharedReply next;
   EXPECT_TRUE(harness.engine->submit(long_request(), next.sink()));
   next.wait();
@@ -181,7 +187,7 @@ TEST(EngineThread, DrainWaitsForWhatRunsAndRefusesMore) {
 
 TEST(EngineThread, DrainCancelsWhatIsLeftAfterTheTimeout) {
   ThreadHarness harness;
-  harness.model.on_forward = [](std::span<const model::Chunk>) { std::this_thread::sleep_for(1ms); };
+  harness.model.on_forward = slow_step;
   SharedReply shared;
   ASSERT_TRUE(harness.engine->submit(long_request(), shared.sink()));
   shared.wait_for_tokens(2);
@@ -192,6 +198,7 @@ TEST(EngineThread, DrainCancelsWhatIsLeftAfterTheTimeout) {
 
 TEST(EngineThread, TheDestructorGivesEverySinkItsEnd) {
   ThreadHarness harness({.max_requests = 2, .max_batched_tokens = 8});
+  harness.model.on_forward = slow_step;
   std::array<SharedReply, 6> replies;
   for (SharedReply& reply : replies) {
     ASSERT_TRUE(harness.engine->submit(long_request(), reply.sink()));

@@ -39,80 +39,84 @@ struct RealEngine {
   }
 };
 
-engine::GenerationRequest tiny_request(std::mt19937_64& random, std::size_t max_prompt, std::int32_t num_tokens) {
+const fs::path kNano = fs::path(DEEPINFER_MODELS) / "nano";
+
+/// A random prompt of `num_prompt` tokens; at this seed the reply is what it is, EOS or not.
+engine::GenerationRequest request_of(std::mt19937_64& random, std::size_t num_prompt, std::int32_t num_tokens) {
   engine::GenerationRequest request{.sampling = random_sampling(random), .max_tokens = num_tokens, .ignore_eos = true};
-  for (std::size_t size = 1 + random() % max_prompt; request.prompt.size() < size;) {
-    request.prompt.push_back({static_cast<std::int32_t>(random() % 1024)});
+  while (request.prompt.size() < num_prompt) {
+    request.prompt.push_back({static_cast<std::int32_t>(random() % 1000)});
   }
   return request;
 }
 
-std::vector<TokenId> tokens_alone(const engine::GenerationRequest& request) {
-  RealEngine engine = RealEngine::load(kTiny, {.max_requests = 1, .max_batched_tokens = 512, .max_model_len = 512});
+std::vector<TokenId> tokens_alone(const fs::path& directory, const engine::GenerationRequest& request) {
+  RealEngine engine = RealEngine::load(directory, {.max_requests = 1, .max_batched_tokens = 512, .max_model_len = 512});
   const auto reply = engine.submit(request);
   engine.run_to_the_end();
   return reply->tokens;
 }
 
-TEST(RealModelLaw, BatchedWithCompanionsIsAlone) {
+class RealModelLaw : public testing::TestWithParam<fs::path> {};
+
+TEST_P(RealModelLaw, BatchedWithCompanionsIsAlone) {
   const std::uint64_t seed = 21;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   std::mt19937_64 random(seed);
-  RealEngine engine = RealEngine::load(kTiny, {.max_requests = 6, .max_batched_tokens = 24, .max_model_len = 256});
-  std::vector<std::pair<engine::GenerationRequest, std::shared_ptr<Reply>>> requests;
-  for (int i = 0; i < 7; ++i) {
-    const auto request = tiny_request(random, 40, 6);
-    requests.emplace_back(request, engine.submit(request));
-    engine.loaded.engine->step();
-  }
-  engine.run_to_the_end();
-  for (const auto& [request, reply] : requests) {
-    EXPECT_EQ(reply->tokens, tokens_alone(request));
+  for (const std::size_t num_companions : {1U, 6U, 15U}) {
+    RealEngine engine = RealEngine::load(GetParam(), {.max_requests = 16, .max_batched_tokens = 40, .max_model_len = 256});
+    std::vector<std::pair<engine::GenerationRequest, std::shared_ptr<Reply>>> requests;
+    for (std::size_t i = 0; i <= num_companions; ++i) {
+      const auto request = request_of(random, 1 + random() % 40, 5);
+      requests.emplace_back(request, engine.submit(request));
+      if (random() % 2 == 0) {
+        engine.loaded.engine->step();
+      }
+    }
+    engine.run_to_the_end();
+    for (std::size_t i = 0; i < requests.size(); i += 3) {
+      EXPECT_EQ(requests[i].second->tokens, tokens_alone(GetParam(), requests[i].first)) << num_companions << " companions";
+    }
   }
 }
 
-TEST(RealModelLaw, AnyChunkingIsTheWholePrompt) {
+TEST_P(RealModelLaw, AnyChunkingIsTheWholePrompt) {
   std::mt19937_64 random(22);
-  engine::GenerationRequest request = tiny_request(random, 1, 4);
-  while (request.prompt.size() < 60) {
-    request.prompt.push_back({static_cast<std::int32_t>(random() % 1024)});
-  }
-  const std::vector<TokenId> whole = tokens_alone(request);
-  for (const std::int32_t budget : {1, 7, 16, 33}) {
-    RealEngine engine = RealEngine::load(kTiny, {.max_requests = 1, .max_batched_tokens = budget, .max_model_len = 256});
+  const engine::GenerationRequest request = request_of(random, 100, 4);
+  const std::vector<TokenId> whole = tokens_alone(GetParam(), request);
+  for (const std::int32_t budget : {1, 7, 16, 33, 64, 99}) {
+    RealEngine engine = RealEngine::load(GetParam(), {.max_requests = 1, .max_batched_tokens = budget, .max_model_len = 256});
     const auto reply = engine.submit(request);
     engine.run_to_the_end();
     EXPECT_EQ(reply->tokens, whole) << "budget " << budget;
   }
 }
 
-TEST(RealModelLaw, PreemptedAndResumedIsUninterrupted) {
+TEST_P(RealModelLaw, PreemptedAndResumedIsUninterrupted) {
   std::mt19937_64 random(23);
   // Three blocks for two requests of up to two blocks: the second one to cross position 128 must give way.
   engine::EngineOptions options{.max_requests = 2, .max_batched_tokens = 160, .max_model_len = 256};
-  const RealEngine probe = RealEngine::load(kTiny, options);
-  options.kv_memory_bytes = 4 * probe.loaded.memory.cache.per_block();
-  RealEngine engine = RealEngine::load(kTiny, options);
+  options.kv_memory_bytes = 4 * RealEngine::load(GetParam(), options).loaded.memory.cache.per_block();
+  RealEngine engine = RealEngine::load(GetParam(), options);
   ASSERT_EQ(engine.loaded.engine->stats().num_blocks, 3);
   std::vector<std::pair<engine::GenerationRequest, std::shared_ptr<Reply>>> requests;
   for (const std::size_t num_prompt : {120U, 122U}) {
-    engine::GenerationRequest request = tiny_request(random, 1, 12);
-    while (request.prompt.size() < num_prompt) {
-      request.prompt.push_back({static_cast<std::int32_t>(random() % 1024)});
-    }
+    const auto request = request_of(random, num_prompt, 12);
     requests.emplace_back(request, engine.submit(request));
   }
   engine.run_to_the_end();
   EXPECT_GT(engine.loaded.engine->stats().num_preemptions, 0);
   for (const auto& [request, reply] : requests) {
-    EXPECT_EQ(reply->tokens, tokens_alone(request));
+    EXPECT_EQ(reply->tokens, tokens_alone(GetParam(), request));
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Models, RealModelLaw, testing::Values(kTiny, kNano),
+                         [](const auto& tested) { return tested.param.filename().string(); });
+
 TEST(RealModel, NanoAnswersAsItsStoredSamples) {
-  const fs::path nano = fs::path(DEEPINFER_MODELS) / "nano";
-  RealEngine engine = RealEngine::load(nano, {.max_requests = 4, .max_batched_tokens = 64, .max_model_len = 512});
-  const json::Value samples = read_json(nano / "samples.json");
+  RealEngine engine = RealEngine::load(kNano, {.max_requests = 4, .max_batched_tokens = 64, .max_model_len = 512});
+  const json::Value samples = read_json(kNano / "samples.json");
   int num_compared = 0;
   for (const json::Value& sample : *samples.as_array()) {
     const std::vector<std::int32_t> expected = integers(*sample.find("output_ids"));
