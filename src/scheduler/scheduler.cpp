@@ -149,7 +149,7 @@ void Scheduler::plan_prefill() {
   }
 }
 
-/// Every prefilling request and the first max_requests queued ones (more cannot start in one step), oldest first.
+/// Every prefilling request and, if one more may run, the first max_requests queued ones; oldest first.
 void Scheduler::collect_prefill_candidates() {
   candidates_.clear();
   shares_.clear();
@@ -160,9 +160,9 @@ void Scheduler::collect_prefill_candidates() {
       candidates_.push_back(request);
     }
   }
-  const auto num_queued = std::min(queue_.size(), static_cast<std::size_t>(limits_.max_requests));
-  for (std::size_t i = 0; i < num_queued; ++i) {
-    candidates_.push_back(queue_[i]);
+  if (num_running() < limits_.max_requests) {
+    const auto num_queued = std::min(queue_.size(), static_cast<std::size_t>(limits_.max_requests));
+    candidates_.insert(candidates_.end(), queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(num_queued));
   }
   std::ranges::sort(candidates_, {}, &Request::arrival);
   for (const Request* request : candidates_) {
