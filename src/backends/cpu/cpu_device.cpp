@@ -2,9 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string>
 
+#include "backends/cpu/fast/fast_ops.h"
 #include "backends/cpu/reference/reference_ops.h"
 
 namespace deepinfer::cpu {
@@ -47,15 +51,36 @@ class CpuDevice final : public Device {
   std::unique_ptr<Ops> ops_;
 };
 
-std::size_t physical_memory_bytes() {
-  return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
+/// Memory of the machine, or of the container (control group v2) when that is less.
+std::size_t usable_memory_bytes() {
+  const std::size_t physical = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
+  std::size_t limit = 0;
+  std::ifstream file("/sys/fs/cgroup/memory.max");
+  return file >> limit && limit > 0 ? std::min(limit, physical) : physical;  // "max" does not read as a number
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name") && line.find(": ") != std::string::npos) {
+      return line.substr(line.find(": ") + 2);
+    }
+  }
+  return "processor of unknown name";
 }
 
 }  // namespace
 
-std::unique_ptr<Device> make_device(const CpuOptions&) {
-  DeviceInfo info{.name = "cpu", .description = "plain reference kernels", .memory_bytes = physical_memory_bytes(), .num_threads = 1};
-  return std::make_unique<CpuDevice>(std::move(info), std::make_unique<ReferenceOps>());
+std::unique_ptr<Device> make_device(const CpuOptions& options) {
+  DeviceInfo info{.name = "cpu", .description = processor_name(), .memory_bytes = usable_memory_bytes(), .num_threads = 1};
+  if (options.use_reference_kernels) {
+    info.description += ", plain reference kernels";
+    return std::make_unique<CpuDevice>(std::move(info), std::make_unique<ReferenceOps>());
+  }
+  info.num_threads = options.num_threads > 0 ? options.num_threads : usable_threads();
+  info.description += ", " + std::string(instruction_set()) + " kernels";
+  auto ops = std::make_unique<FastOps>(info.num_threads);
+  return std::make_unique<CpuDevice>(std::move(info), std::move(ops));
 }
 
 }  // namespace deepinfer::cpu

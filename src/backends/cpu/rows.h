@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "backends/cpu/block_codecs.h"
 #include "ops/ops.h"
@@ -42,6 +43,24 @@ inline void rotate_pairs(bf16* x, const float* cos, const float* sin, std::int32
     x[2 * i] = to_bf16(std::fma(x0, c, -(x1 * s)));
     x[2 * i + 1] = to_bf16(std::fma(x0, s, x1 * c));
   }
+}
+
+/// One line of the rope table: the angle is the fp32 product, its cosine and sine are rounded once.
+inline void rope_row(const RopeTableParams& p, std::int64_t r) {
+  for (std::int32_t i = 0; i < p.half_dim; ++i) {
+    const float angle = static_cast<float>(p.position[r]) * p.frequency[i];
+    p.cos[r * p.half_dim + i] = static_cast<float>(std::cos(static_cast<double>(angle)));
+    p.sin[r * p.half_dim + i] = static_cast<float>(std::sin(static_cast<double>(angle)));
+  }
+}
+
+/// A Q8 row as values.
+[[nodiscard]] inline std::vector<float> decode_q8(const std::uint8_t* codes, const std::uint8_t* scales, std::int32_t width) {
+  std::vector<float> out(width);
+  for (std::int32_t i = 0; i < width; ++i) {
+    out[i] = q8_value(codes, scales, i);
+  }
+  return out;
 }
 
 /// Element (row, column) of a quantised weight [.., k]; exact.

@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "backends/cpu/cache_rows.h"
 #include "backends/cpu/reference/reference_ops.h"
 #include "backends/cpu/rows.h"
 
@@ -13,12 +14,8 @@ namespace {
 std::vector<float> visible_keys(const AttendParams& p, std::int64_t r) {
   std::vector<float> keys;
   const std::int64_t chunk = p.rows.chunk[r];
-  const std::int64_t first_position = p.chunks.first_position[chunk];
   for (std::int64_t t = p.window_low[r]; t <= p.window_high[r]; ++t) {
-    const std::int64_t in_ring = static_cast<std::int64_t>(p.chunks.slot[chunk]) * p.ring_rows + t % p.ring_rows;
-    const std::int64_t in_step = p.chunks.first_row[chunk] + t - first_position;
-    const std::int32_t record_bytes = window_record_bytes(p.head_dim);
-    const std::uint8_t* record = t >= first_position ? row_at(p.own, in_step, record_bytes) : row_at(p.ring, in_ring, record_bytes);
+    const std::uint8_t* record = window_record(p, chunk, t);
     for (std::int32_t i = 0; i < p.head_dim; ++i) {
       keys.push_back(q8_value(record, record + p.head_dim, i));
     }
@@ -28,8 +25,7 @@ std::vector<float> visible_keys(const AttendParams& p, std::int64_t r) {
     if (j < 0) {
       continue;
     }
-    const std::int64_t block = row_at(p.chunks.block_table, chunk, p.chunks.max_blocks)[j / p.rows_per_block];
-    const std::uint8_t* record = row_at(p.compressed, block * p.rows_per_block + j % p.rows_per_block, compressed_record_bytes(p.head_dim));
+    const std::uint8_t* record = compressed_record(p, chunk, j);
     for (std::int32_t i = 0; i < p.head_dim; ++i) {
       keys.push_back(q4_kv_value(record, record + p.head_dim / 2, i));
     }

@@ -2,45 +2,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "backends/cpu/cache_rows.h"
 #include "backends/cpu/reference/reference_ops.h"
 #include "backends/cpu/rows.h"
 
 namespace deepinfer::cpu {
-namespace {
-
-/// Gate and value of one token at one channel count: two rows of head_dim floats.
-struct GatedRow {
-  const float* gate;
-  const float* value;
-};
-
-float* tail_slot(const CompressPairsParams& p, std::int64_t chunk, std::int64_t position) {
-  const std::int64_t slot = p.chunks.slot[chunk];
-  return p.tail + (slot * p.tail_rows + position % p.tail_rows) * 2 * p.head_dim;
-}
-
-/// The row before `row` in the same request: of this step, or from the tail.
-GatedRow row_before(const CompressPairsParams& p, std::int64_t row) {
-  const std::int64_t chunk = p.rows.chunk[row];
-  if (row > p.chunks.first_row[chunk]) {
-    return {row_at(p.gate, row - 1, p.head_dim), row_at(p.value, row - 1, p.head_dim)};
-  }
-  const float* stored = tail_slot(p, chunk, p.rows.position[row] - 1);
-  return {stored, stored + p.head_dim};
-}
-
-void store_tail(const CompressPairsParams& p, std::int64_t chunk) {
-  const std::int64_t count = p.chunks.num_rows[chunk];
-  for (std::int64_t i = std::max<std::int64_t>(0, count - p.tail_rows); i < count; ++i) {
-    const std::int64_t row = p.chunks.first_row[chunk] + i;
-    float* slot = tail_slot(p, chunk, p.chunks.first_position[chunk] + i);
-    std::copy_n(row_at(p.gate, row, p.head_dim), p.head_dim, slot);
-    std::copy_n(row_at(p.value, row, p.head_dim), p.head_dim, slot + p.head_dim);
-  }
-}
-
-}  // namespace
-
 void ReferenceOps::window_rows(Stream&, const WindowRowsParams& p) {
   std::vector<bf16> w(p.head_dim);
   const std::int32_t half = p.rope_dim / 2;
@@ -52,17 +18,7 @@ void ReferenceOps::window_rows(Stream&, const WindowRowsParams& p) {
   }
 }
 
-void ReferenceOps::store_ring(Stream&, const StoreRingParams& p) {
-  for (std::int64_t c = 0; c < p.chunks.num_chunks; ++c) {
-    const std::int64_t count = p.chunks.num_rows[c];
-    const std::int64_t stored = std::min<std::int64_t>({p.stored_rows[c], p.ring_rows, count});
-    for (std::int64_t i = count - stored; i < count; ++i) {
-      const std::int64_t place = (p.chunks.first_position[c] + i) % p.ring_rows;
-      std::copy_n(row_at(p.own, p.chunks.first_row[c] + i, p.record_bytes), p.record_bytes,
-                  row_at(p.ring, static_cast<std::int64_t>(p.chunks.slot[c]) * p.ring_rows + place, p.record_bytes));
-    }
-  }
-}
+void ReferenceOps::store_ring(Stream&, const StoreRingParams& p) { copy_to_ring(p); }
 
 void ReferenceOps::compress_pairs(Stream&, const CompressPairsParams& p) {
   for (std::int64_t g = 0; g < p.num_groups; ++g) {

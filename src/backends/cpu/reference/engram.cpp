@@ -1,14 +1,13 @@
 // Engram: collecting table rows and the gated addition to the streams (docs/model.md 5.6.4).
 #include <algorithm>
 
+#include "backends/cpu/cache_rows.h"
 #include "backends/cpu/reference/reference_ops.h"
-#include "backends/cpu/rows.h"
 
 namespace deepinfer::cpu {
 namespace {
 
-constexpr std::uint8_t kUnitScale = 127;  // 2^0 in UE8M0
-constexpr double kGateFloor = 1e-6;       // docs/model.md 5.6.4
+constexpr double kGateFloor = 1e-6;  // docs/model.md 5.6.4
 
 /// sigmoid(copysign(sqrt(max(|dot|, floor)), dot)); NaN stays NaN.
 double gate_of(double dot) {
@@ -36,17 +35,8 @@ double gate_of_stream(const EngramGateParams& p, const bf16* h, const bf16* key,
 }  // namespace
 
 void ReferenceOps::engram_gather(Stream&, const EngramGatherParams& p) {
-  const std::int32_t scales_per_row = p.row_dim / kQ8Group;
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(p.num_rows) * p.columns; ++i) {
-    std::uint8_t* codes = row_at(p.e.codes, i, p.row_dim);
-    std::uint8_t* scales = row_at(p.e.scales, i, scales_per_row);
-    if (p.row_id[i] < 0) {
-      std::fill_n(codes, p.row_dim, std::uint8_t{0});
-      std::fill_n(scales, scales_per_row, kUnitScale);
-    } else {
-      std::copy_n(row_at(p.codes, p.row_id[i], p.row_dim), p.row_dim, codes);
-      std::copy_n(row_at(p.scales, p.row_id[i], scales_per_row), scales_per_row, scales);
-    }
+    gather_engram_row(p, i);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "backends/cpu/cache_rows.h"
 #include "backends/cpu/reference/reference_ops.h"
 #include "backends/cpu/rows.h"
 
@@ -55,17 +56,12 @@ Query make_query(const IndexSelectParams& p, std::int64_t r) {
 }
 
 float score_of(const IndexSelectParams& p, const Query& query, std::int64_t chunk, std::int64_t j) {
-  const std::int64_t block = row_at(p.chunks.block_table, chunk, p.chunks.max_blocks)[j / p.rows_per_block];
-  const std::int64_t place = j % p.rows_per_block;
-  const std::uint8_t* codes = p.keys + block * p.rows_per_block * index_key_bytes(p.index_dim);
-  const std::uint8_t* scales = codes + static_cast<std::int64_t>(p.rows_per_block) * (p.index_dim / 2);
-  codes += place * (p.index_dim / 2);
-  scales += place * (p.index_dim / kQ4IndexGroup);
+  const IndexKey key = index_key(p, chunk, j);
   double score = 0;
   for (std::int32_t head = 0; head < p.heads; ++head) {
     double dot = 0;
     for (std::int32_t i = 0; i < p.index_dim; ++i) {
-      dot += static_cast<double>(query.values[head * p.index_dim + i]) * q4_index_value(codes, scales, i);
+      dot += static_cast<double>(query.values[head * p.index_dim + i]) * q4_index_value(key.codes, key.scales, i);
     }
     score += query.head_weight[head] * std::max(dot, 0.0);
   }

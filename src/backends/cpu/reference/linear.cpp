@@ -28,11 +28,7 @@ void ReferenceOps::quantise(Stream&, const QuantiseParams& p) {
 
 void ReferenceOps::rope_table(Stream&, const RopeTableParams& p) {
   for (std::int64_t r = 0; r < p.num_rows; ++r) {
-    for (std::int32_t i = 0; i < p.half_dim; ++i) {
-      const float angle = static_cast<float>(p.position[r]) * p.frequency[i];
-      p.cos[r * p.half_dim + i] = static_cast<float>(std::cos(static_cast<double>(angle)));
-      p.sin[r * p.half_dim + i] = static_cast<float>(std::sin(static_cast<double>(angle)));
-    }
+    rope_row(p, r);
   }
 }
 
@@ -49,12 +45,12 @@ void ReferenceOps::rotate(Stream&, const RotateParams& p) {
 void ReferenceOps::linear_q8(Stream&, const LinearQ8Params& p) {
   for (std::int64_t r = 0; r < p.num_rows; ++r) {
     for (std::int64_t group = 0; group < p.groups; ++group) {
-      const std::uint8_t* codes = row_at(p.x.codes, r * p.groups + group, p.k);
-      const std::uint8_t* scales = row_at(p.x.scales, r * p.groups + group, p.k / kQ8Group);
+      const std::int64_t part = r * p.groups + group;
+      const std::vector<float> x = decode_q8(row_at(p.x.codes, part, p.k), row_at(p.x.scales, part, p.k / kQ8Group), p.k);
       for (std::int64_t row = group * p.n; row < (group + 1) * p.n; ++row) {
         double sum = 0;
         for (std::int32_t k = 0; k < p.k; ++k) {
-          sum += static_cast<double>(q8_value(codes, scales, k)) * weight_value(p.weight, p.k, row, k);
+          sum += static_cast<double>(x[k]) * weight_value(p.weight, p.k, row, k);
         }
         p.y[r * p.groups * p.n + row] = round_bf16(sum);
       }

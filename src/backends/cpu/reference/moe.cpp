@@ -17,13 +17,13 @@ double clamp_above(double x, double limit) { return x > limit ? limit : x; }
 double clamp_below(double x, double limit) { return x < limit ? limit : x; }
 
 /// y[n] = QL(weight, x) for one row.
-std::vector<bf16> linear_row(const QuantWeight& weight, const std::uint8_t* codes, const std::uint8_t* scales, std::int32_t n,
-                             std::int32_t k) {
+std::vector<bf16> linear_row(const QuantWeight& weight, const std::vector<float>& x, std::int32_t n) {
+  const auto k = static_cast<std::int32_t>(x.size());
   std::vector<bf16> y(n);
   for (std::int32_t row = 0; row < n; ++row) {
     double sum = 0;
     for (std::int32_t i = 0; i < k; ++i) {
-      sum += static_cast<double>(q8_value(codes, scales, i)) * weight_value(weight, k, row, i);
+      sum += static_cast<double>(x[i]) * weight_value(weight, k, row, i);
     }
     y[row] = round_bf16(sum);
   }
@@ -32,10 +32,9 @@ std::vector<bf16> linear_row(const QuantWeight& weight, const std::uint8_t* code
 
 /// out = w2 . Q8(bf16(silu(min(g, limit)) * clamp(t, +-limit) * weight)) with g = w1 x, t = w3 x.
 std::vector<bf16> expert_row(const MoeParams& p, const ExpertWeights& expert, std::int64_t r, float weight) {
-  const std::uint8_t* codes = row_at(p.x.codes, r, p.hidden);
-  const std::uint8_t* scales = row_at(p.x.scales, r, p.hidden / kQ8Group);
-  const std::vector<bf16> gate = linear_row(expert.w1, codes, scales, p.intermediate, p.hidden);
-  const std::vector<bf16> up = linear_row(expert.w3, codes, scales, p.intermediate, p.hidden);
+  const std::vector<float> x = decode_q8(row_at(p.x.codes, r, p.hidden), row_at(p.x.scales, r, p.hidden / kQ8Group), p.hidden);
+  const std::vector<bf16> gate = linear_row(expert.w1, x, p.intermediate);
+  const std::vector<bf16> up = linear_row(expert.w3, x, p.intermediate);
   const double limit = p.swiglu_limit > 0 ? p.swiglu_limit : std::numeric_limits<double>::infinity();
   std::vector<bf16> activation(p.intermediate);
   for (std::int32_t i = 0; i < p.intermediate; ++i) {
@@ -46,7 +45,7 @@ std::vector<bf16> expert_row(const MoeParams& p, const ExpertWeights& expert, st
   std::vector<std::uint8_t> act_codes(p.intermediate);
   std::vector<std::uint8_t> act_scales(p.intermediate / kQ8Group);
   quantise_q8(activation.data(), p.intermediate, act_codes.data(), act_scales.data());
-  return linear_row(expert.w2, act_codes.data(), act_scales.data(), p.hidden, p.intermediate);
+  return linear_row(expert.w2, decode_q8(act_codes.data(), act_scales.data(), p.intermediate), p.hidden);
 }
 
 /// The top_k largest score + bias, ties to the smaller id, ascending; NaN ranks lowest.

@@ -1,0 +1,342 @@
+#include "backends/cpu/fast/fast_ops.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cpu/cache_rows.h"
+
+namespace deepinfer::cpu {
+namespace {
+
+// A task should take a few microseconds: much longer than handing it over (about 0.3 us), short enough to balance.
+constexpr std::int64_t kTaskCost = 32768;
+// More tasks than this per thread only add overhead.
+constexpr std::int32_t kTasksPerThread = 8;
+// Columns of an FP8 weight that share a scale, so that a piece starts at a block.
+constexpr std::int32_t kColumnStep = kWeightBlock;
+// fp32 results of one task before they are rounded: 256 KB.
+constexpr std::int64_t kMostResults = 65536;
+// Row of attention or index work that share decoded keys.
+constexpr std::int32_t kKeyRows = 16;
+
+std::int32_t divide_up(std::int64_t a, std::int64_t b) { return static_cast<std::int32_t>((a + b - 1) / b); }
+
+Range piece(std::int32_t index, std::int32_t step, std::int32_t size) { return {index * step, std::min(size, (index + 1) * step)}; }
+
+}  // namespace
+
+FastOps::FastOps(std::int32_t num_threads)
+    : kernels_(best_kernels()), pool_(num_threads), scratch_(static_cast<std::size_t>(num_threads)) {}
+
+template <class Work>
+void FastOps::for_tasks(std::int32_t num_tasks, const Work& work) {
+  pool_.run(num_tasks, [&](std::int32_t task, std::int32_t worker) {
+    Scratch& scratch = scratch_[static_cast<std::size_t>(worker)];
+    scratch.reset();
+    work(task, scratch);
+  });
+}
+
+template <class Work>
+void FastOps::for_rows(std::int32_t num_rows, RowCost cost, const Work& work) {
+  if (num_rows <= 0) {
+    return;
+  }
+  const std::int64_t worth = std::max<std::int64_t>(1, kTaskCost / std::max<std::int64_t>(1, cost.per_row));
+  const std::int32_t balanced = divide_up(num_rows, pool_.num_threads() * kTasksPerThread);
+  const auto step = static_cast<std::int32_t>(std::min<std::int64_t>(cost.most_rows, std::max<std::int64_t>(worth, balanced)));
+  for_tasks(divide_up(num_rows, step), [&](std::int32_t task, Scratch& scratch) { work(piece(task, step, num_rows), scratch); });
+}
+
+template <class Work>
+void FastOps::for_blocks(const Product& product, const Work& work) {
+  if (product.num_rows <= 0) {
+    return;
+  }
+  const std::int32_t row_blocks = divide_up(product.num_rows, kRowBlock);
+  const std::int32_t row_step = divide_up(product.num_rows, row_blocks);
+  const std::int64_t cost = static_cast<std::int64_t>(product.num_rows) * product.groups * product.columns * product.depth;
+  const std::int64_t most_tasks = pool_.num_threads() == 1 ? 1 : std::int64_t{pool_.num_threads()} * kTasksPerThread;
+  const std::int64_t wanted = std::clamp<std::int64_t>(cost / kTaskCost, 1, most_tasks);
+  const std::int32_t pieces = divide_up(wanted, std::int64_t{row_blocks} * product.groups);
+  const std::int32_t even = divide_up(divide_up(product.columns, pieces), kColumnStep) * kColumnStep;
+  const auto most = static_cast<std::int32_t>(kMostResults / row_step / kColumnStep * kColumnStep);
+  const std::int32_t column_step = std::min({even, most, product.columns});
+  const std::int32_t column_pieces = divide_up(product.columns, column_step);
+  for_tasks(row_blocks * product.groups * column_pieces, [&](std::int32_t task, Scratch& scratch) {
+    const std::int32_t row_block = task % row_blocks;
+    const std::int32_t group = task / row_blocks / column_pieces;
+    Range columns = piece(task / row_blocks % column_pieces, column_step, product.columns);
+    columns = {columns.begin + group * product.columns, columns.end + group * product.columns};
+    work(piece(row_block, row_step, product.num_rows), columns, scratch);
+  });
+}
+
+// --- residual streams ---------------------------------------------------------------------------------------------
+
+void FastOps::embed(Stream&, const EmbedParams& p) {
+  for_rows(p.num_rows, {std::int64_t{p.streams} * p.hidden / 8}, [&](Range rows, Scratch&) {
+    for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+      for (std::int64_t s = 0; s < p.streams; ++s) {
+        std::copy_n(row_at(p.table, p.token[r], p.hidden), p.hidden, row_at(p.h, r * p.streams + s, p.hidden));
+      }
+    }
+  });
+}
+
+void FastOps::mix(Stream&, const MixParams& p) {
+  const std::int64_t cost = std::int64_t{2 + p.streams} * p.streams * p.streams * p.hidden;
+  for_rows(p.num_rows, {cost, kRowBlock}, [&](Range rows, Scratch& scratch) { kernels_.streams.mix(p, rows, scratch); });
+}
+
+void FastOps::collapse_norm(Stream&, const CollapseNormParams& p) {
+  const std::int64_t cost = std::int64_t{p.streams + 8} * p.hidden;
+  for_rows(p.num_rows, {cost}, [&](Range rows, Scratch& scratch) { kernels_.streams.collapse_norm(p, rows, scratch); });
+}
+
+void FastOps::expand(Stream&, const ExpandParams& p) {
+  const std::int64_t cost = std::int64_t{p.streams} * (p.streams + 4) * p.hidden;
+  for_rows(p.num_rows, {cost}, [&](Range rows, Scratch& scratch) { kernels_.streams.expand(p, rows, scratch); });
+}
+
+void FastOps::mean_streams(Stream&, const MeanStreamsParams& p) {
+  const std::int64_t cost = std::int64_t{p.streams + 1} * p.hidden;
+  for_rows(p.num_rows, {cost}, [&](Range rows, Scratch& scratch) { kernels_.streams.mean_streams(p, rows, scratch); });
+}
+
+// --- norms, rotations, linears ------------------------------------------------------------------------------------
+
+void FastOps::rms_norm(Stream&, const RmsNormParams& p) {
+  for_rows(p.num_rows, {std::int64_t{8} * p.width}, [&](Range rows, Scratch& scratch) { kernels_.rows.rms_norm(p, rows, scratch); });
+}
+
+void FastOps::quantise(Stream&, const QuantiseParams& p) {
+  for_rows(p.num_rows, {std::int64_t{6} * p.width}, [&](Range rows, Scratch& scratch) { kernels_.rows.quantise(p, rows, scratch); });
+}
+
+void FastOps::rope_table(Stream&, const RopeTableParams& p) {
+  constexpr std::int64_t kCostOfAngle = 400;  // sine and cosine in double precision
+  for_rows(p.num_rows, {kCostOfAngle * p.half_dim}, [&](Range rows, Scratch&) {
+    for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+      rope_row(p, r);
+    }
+  });
+}
+
+void FastOps::rotate(Stream&, const RotateParams& p) {
+  const std::int64_t cost = std::int64_t{4} * p.heads * p.rope_dim;
+  for_rows(p.num_rows, {cost}, [&](Range rows, Scratch& scratch) { kernels_.rows.rotate(p, rows, scratch); });
+}
+
+void FastOps::linear_q8(Stream&, const LinearQ8Params& p) {
+  for_blocks({p.num_rows, p.groups, p.n, p.k},
+             [&](Range rows, Range columns, Scratch& scratch) { kernels_.linear.linear_q8(p, rows, columns, scratch); });
+}
+
+void FastOps::linear_bf16(Stream&, const LinearBf16Params& p) {
+  for_blocks({p.num_rows, 1, p.n, p.k},
+             [&](Range rows, Range columns, Scratch& scratch) { kernels_.linear.linear_bf16(p, rows, columns, scratch); });
+}
+
+// --- attention ----------------------------------------------------------------------------------------------------
+
+void FastOps::window_rows(Stream&, const WindowRowsParams& p) {
+  for_rows(p.num_rows, {std::int64_t{10} * p.head_dim}, [&](Range rows, Scratch& scratch) { kernels_.rows.window_rows(p, rows, scratch); });
+}
+
+void FastOps::store_ring(Stream&, const StoreRingParams& p) { copy_to_ring(p); }
+
+void FastOps::compress_pairs(Stream&, const CompressPairsParams& p) {
+  for_rows(p.num_groups, {std::int64_t{8} * p.head_dim},
+           [&](Range groups, Scratch& scratch) { kernels_.rows.compress_pairs(p, groups, scratch); });
+  for (std::int64_t chunk = 0; chunk < p.chunks.num_chunks; ++chunk) {
+    store_tail(p, chunk);
+  }
+}
+
+void FastOps::store_index_keys(Stream&, const StoreIndexKeysParams& p) {
+  for_rows(p.num_rows, {std::int64_t{12} * p.index_dim},
+           [&](Range rows, Scratch& scratch) { kernels_.rows.store_index_keys(p, rows, scratch); });
+}
+
+void FastOps::store_compressed(Stream&, const StoreCompressedParams& p) {
+  for_rows(p.num_rows, {std::int64_t{8} * p.head_dim},
+           [&](Range rows, Scratch& scratch) { kernels_.rows.store_compressed(p, rows, scratch); });
+}
+
+void FastOps::attend(Stream&, const AttendParams& p) {
+  if (p.rows.num_rows <= 0) {
+    return;
+  }
+  const std::int32_t chunks = divide_up(p.heads, kHeadChunk);
+  std::int64_t keys = p.list != nullptr ? p.top_k : 0;
+  keys += std::max(0, p.window_high[p.rows.num_rows - 1] - p.window_low[p.rows.num_rows - 1] + 1);
+  const std::int64_t cost_per_row = 2 * keys * std::min(p.heads, kHeadChunk) * p.head_dim;
+  const auto worth = static_cast<std::int32_t>(kTaskCost / std::max<std::int64_t>(1, cost_per_row));
+  const std::int32_t balanced = divide_up(std::int64_t{p.rows.num_rows} * chunks, pool_.num_threads() * kTasksPerThread);
+  const std::int32_t step = std::clamp(std::max(worth, balanced), 1, kKeyRows);
+  const std::int32_t row_pieces = divide_up(p.rows.num_rows, step);
+  for_tasks(row_pieces * chunks, [&](std::int32_t task, Scratch& scratch) {
+    kernels_.attention.attend(p, piece(task % row_pieces, step, p.rows.num_rows), piece(task / row_pieces, kHeadChunk, p.heads), scratch);
+  });
+}
+
+/// Scores of one row on all threads, then its choice.
+void FastOps::score_one_row(const IndexSelectParams& p, std::int32_t row) {
+  const std::int32_t visible = (p.rows.position[row] + 1) / p.ratio;
+  const std::int64_t cost_per_key = std::int64_t{p.heads} * p.index_dim;
+  const std::int32_t worth = divide_up(kTaskCost / cost_per_key, kKeyTile) * kKeyTile;
+  const std::int32_t balanced = divide_up(divide_up(visible, pool_.num_threads() * kTasksPerThread), kKeyTile) * kKeyTile;
+  const std::int32_t step = std::max({worth, balanced, kKeyTile});
+  shared_.reset();
+  float* scores = shared_.take<float>(std::int64_t{divide_up(visible, kKeyTile)} * kKeyTile);
+  for_tasks(divide_up(visible, step),
+            [&](std::int32_t task, Scratch& scratch) { kernels_.index.score(p, row, piece(task, step, visible), scores, scratch); });
+  scratch_[0].reset();
+  kernels_.index.pick(p, row, scores, scratch_[0]);
+}
+
+void FastOps::index_select(Stream&, const IndexSelectParams& p) {
+  const std::int32_t num_rows = p.rows.num_rows;
+  if (num_rows <= 0) {
+    return;
+  }
+  std::int64_t longest = 0;
+  for (std::int32_t r = 0; r < num_rows; ++r) {
+    longest = std::max<std::int64_t>(longest, (p.rows.position[r] + 1) / p.ratio);
+  }
+  const std::int64_t cost_per_row = longest * p.heads * p.index_dim;
+  const bool few = num_rows < 2 * pool_.num_threads() && cost_per_row >= 2 * kTaskCost;
+  if (few && p.candidate_mode != CandidateMode::restrict) {
+    for (std::int32_t r = 0; r < num_rows; ++r) {
+      score_one_row(p, r);
+    }
+    return;
+  }
+  for_rows(num_rows, {cost_per_row, kKeyRows}, [&](Range rows, Scratch& scratch) { kernels_.index.index_select(p, rows, scratch); });
+}
+
+// --- mixture of experts -------------------------------------------------------------------------------------------
+
+void FastOps::route(Stream&, const RouteParams& p) {
+  const std::int64_t cost = std::int64_t{p.num_experts} * (p.hidden + 64);
+  for_rows(p.num_rows, {cost, kRowBlock}, [&](Range rows, Scratch& scratch) { kernels_.linear.route(p, rows, scratch); });
+}
+
+namespace {
+
+/// Rows of one step ordered by expert: pairs of (row, expert), experts ascending, the shared expert last.
+struct Dispatch {
+  std::int32_t* row;     // [pairs]
+  float* scale;          // [pairs]
+  std::int32_t* places;  // [rows, top_k + 1] pair of each expert of a row, ascending, then the shared one
+  std::int32_t* first;   // [experts + 2] first pair of each expert; experts is the shared one
+};
+
+Dispatch group_by_expert(const MoeParams& p, Range rows, Scratch& scratch) {
+  const std::int64_t routed = std::int64_t{rows.size()} * p.top_k;
+  Dispatch out = {scratch.take<std::int32_t>(routed + rows.size()), scratch.take<float>(routed + rows.size()),
+                  scratch.take<std::int32_t>(routed + rows.size()), scratch.take<std::int32_t>(p.num_experts + 2)};
+  std::fill_n(out.first, p.num_experts + 2, 0);
+  const std::int32_t* expert = row_at(p.expert, rows.begin, p.top_k);
+  for (std::int64_t i = 0; i < routed; ++i) {
+    ++out.first[expert[i] + 1];
+  }
+  for (std::int32_t e = 0; e < p.num_experts; ++e) {
+    out.first[e + 1] += out.first[e];
+  }
+  std::int32_t* next = scratch.take<std::int32_t>(p.num_experts);
+  std::copy_n(out.first, p.num_experts, next);
+  const auto add = [&](std::int32_t pair, std::int32_t row, float scale) {
+    out.row[pair] = row;
+    out.scale[pair] = scale;
+  };
+  for (std::int32_t r = 0; r < rows.size(); ++r) {
+    std::int32_t* place = row_at(out.places, r, p.top_k + 1);
+    for (std::int32_t i = 0; i < p.top_k; ++i) {
+      place[i] = next[expert[r * p.top_k + i]]++;
+      add(place[i], rows.begin + r, row_at(p.expert_weight, rows.begin + r, p.top_k)[i]);
+    }
+    place[p.top_k] = static_cast<std::int32_t>(routed) + r;
+    add(place[p.top_k], rows.begin + r, 1.0F);
+  }
+  out.first[p.num_experts + 1] = static_cast<std::int32_t>(routed) + rows.size();
+  return out;
+}
+
+/// One expert's pairs, at most a block of them.
+struct Segment {
+  std::int32_t expert;
+  Range pairs;
+};
+
+}  // namespace
+
+void FastOps::moe(Stream&, const MoeParams& p) {
+  // Intermediate values of the rows taken together stay below about 8 MB.
+  const std::int64_t bytes_per_row = std::int64_t{p.top_k + 1} * (2 * p.hidden + p.intermediate);
+  const auto together = static_cast<std::int32_t>(std::clamp<std::int64_t>((std::int64_t{8} << 20) / bytes_per_row, kRowBlock, 4096));
+  for (std::int32_t r = 0; r < p.num_rows; r += together) {
+    moe_rows(p, {r, std::min(p.num_rows, r + together)});
+  }
+}
+
+void FastOps::moe_rows(const MoeParams& p, Range rows) {
+  shared_.reset();
+  const Dispatch dispatch = group_by_expert(p, rows, shared_);
+  const std::int64_t num_pairs = std::int64_t{rows.size()} * (p.top_k + 1);
+  const ExpertBatch batch = {nullptr,
+                             dispatch.row,
+                             dispatch.scale,
+                             shared_.take<std::uint8_t>(num_pairs * p.intermediate),
+                             shared_.take<std::uint8_t>(num_pairs * p.intermediate / kQ8Group),
+                             shared_.take<bf16>(num_pairs * p.hidden)};
+  Segment* segments = shared_.take<Segment>(num_pairs);
+  std::int32_t num_segments = 0;
+  for (std::int32_t e = 0; e <= p.num_experts; ++e) {
+    for (std::int32_t pair = dispatch.first[e]; pair < dispatch.first[e + 1]; pair += kRowBlock) {
+      segments[num_segments++] = {e, {pair, std::min(pair + kRowBlock, dispatch.first[e + 1])}};
+    }
+  }
+  // Tasks are (segment, piece of columns); few segments are cut finer.
+  const auto for_segments = [&](std::int32_t columns, std::int64_t cost_per_column, const auto& work) {
+    const std::int64_t cost = num_pairs * columns * cost_per_column;
+    const std::int64_t most = pool_.num_threads() == 1 ? 1 : std::int64_t{pool_.num_threads()} * kTasksPerThread;
+    const std::int32_t pieces = divide_up(std::clamp<std::int64_t>(cost / kTaskCost, 1, most), num_segments);
+    const std::int32_t step = divide_up(divide_up(columns, pieces), kColumnStep) * kColumnStep;
+    const std::int32_t column_pieces = divide_up(columns, step);
+    for_tasks(num_segments * column_pieces, [&](std::int32_t task, Scratch& scratch) {
+      const Segment& segment = segments[task / column_pieces];
+      ExpertBatch own = batch;
+      own.weights = segment.expert < p.num_experts ? &p.experts[segment.expert] : &p.shared;
+      work(own, segment.pairs, piece(task % column_pieces, step, columns), scratch);
+    });
+  };
+  for_segments(p.intermediate, std::int64_t{2} * p.hidden, [&](const ExpertBatch& own, Range pairs, Range columns, Scratch& scratch) {
+    kernels_.moe.gate_up(p, own, pairs, columns, scratch);
+  });
+  for_segments(p.hidden, p.intermediate, [&](const ExpertBatch& own, Range pairs, Range columns, Scratch& scratch) {
+    kernels_.moe.down(p, own, pairs, columns, scratch);
+  });
+  for_rows(rows.size(), {std::int64_t{p.top_k + 1} * p.hidden}, [&](Range part, Scratch&) {
+    const Range absolute = {rows.begin + part.begin, rows.begin + part.end};
+    kernels_.moe.combine(p, batch.out, dispatch.places - std::int64_t{rows.begin} * (p.top_k + 1), absolute);
+  });
+}
+
+// --- Engram -------------------------------------------------------------------------------------------------------
+
+void FastOps::engram_gather(Stream&, const EngramGatherParams& p) {
+  for_rows(p.num_rows, {std::int64_t{p.columns} * p.row_dim / 2}, [&](Range rows, Scratch&) {
+    for (std::int64_t i = std::int64_t{rows.begin} * p.columns; i < std::int64_t{rows.end} * p.columns; ++i) {
+      gather_engram_row(p, i);
+    }
+  });
+}
+
+void FastOps::engram_gate(Stream&, const EngramGateParams& p) {
+  const std::int64_t cost = std::int64_t{p.streams} * 8 * p.hidden;
+  for_rows(p.num_rows, {cost}, [&](Range rows, Scratch& scratch) { kernels_.streams.engram_gate(p, rows, scratch); });
+}
+
+}  // namespace deepinfer::cpu

@@ -1,0 +1,134 @@
+// Linears with packed weights and the router (docs/model.md 4.4, 5.5).
+#include <hwy/base.h>
+
+#include <limits>
+
+#include "backends/cpu/fast/kernels.h"
+#include "backends/cpu/rows.h"
+#include "base/check.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/fast/linear_kernels.cpp"
+#include <hwy/foreach_target.h>
+
+#include "backends/cpu/fast/math-inl.h"
+#include "backends/cpu/fast/weights-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace deepinfer::cpu::HWY_NAMESPACE {
+
+void linear_q8(const LinearQ8Params& p, Range rows, Range columns, Scratch& scratch) {
+  check(rows.size() <= kRowBlock, "a linear task has at most one block of rows");
+  const std::int32_t group = columns.begin / p.n;
+  check(columns.end <= (group + 1) * p.n, "a linear task has columns of one group");
+  float* x = scratch.take<float>(static_cast<std::int64_t>(rows.size()) * p.k);
+  for (std::int32_t r = 0; r < rows.size(); ++r) {
+    const std::int64_t source = static_cast<std::int64_t>(rows.begin + r) * p.groups + group;
+    decode_q8_pairs(row_at(p.x.codes, source, p.k), row_at(p.x.scales, source, p.k / kQ8Group), p.k, row_at(x, r, p.k));
+  }
+  const Output y = {scratch.take<float>(static_cast<std::int64_t>(rows.size()) * columns.size()), columns.size()};
+  multiply_quantised({x, p.k, rows.size(), p.k}, p.weight, columns, y, scratch);
+  for (std::int32_t r = 0; r < rows.size(); ++r) {
+    store_row_bf16(y.at(r, 0), columns.size(), row_at(p.y, rows.begin + r, p.groups * p.n) + columns.begin);
+  }
+}
+
+void linear_bf16(const LinearBf16Params& p, Range rows, Range columns, Scratch& scratch) {
+  check(rows.size() <= kRowBlock, "a linear task has at most one block of rows");
+  const std::int32_t k = padded_width(p.k);
+  float* x = scratch.take<float>(static_cast<std::int64_t>(rows.size()) * k);
+  for (std::int32_t r = 0; r < rows.size(); ++r) {
+    const std::int64_t row = rows.begin + r;
+    const bf16* source = row_at(p.x, p.row_index != nullptr ? p.row_index[row] : row, p.k);
+    for (std::int32_t i = 0; i < k; i += kPairGroup) {
+      store_pairs(bf16_pairs_within(source, i, p.k), row_at(x, r, k) + i);
+    }
+  }
+  const Bf16Weights weights(p.weight, p.k);
+  const Operand operand = {x, k, rows.size(), k};
+  if (p.y_f32 != nullptr) {
+    multiply_bf16(operand, weights, columns, {row_at(p.y_f32, rows.begin, p.n) + columns.begin, p.n}, scratch);
+    return;
+  }
+  const Output y = {scratch.take<float>(static_cast<std::int64_t>(rows.size()) * columns.size()), columns.size()};
+  multiply_bf16(operand, weights, columns, y, scratch);
+  for (std::int32_t r = 0; r < rows.size(); ++r) {
+    store_row_bf16(y.at(r, 0), columns.size(), row_at(p.y_bf16, rows.begin + r, p.n) + columns.begin);
+  }
+}
+
+/// The `count` largest of `keys`, ties to the smaller index; chosen is filled in rank order. NaN must have been replaced.
+inline void largest_keys(const float* keys, std::int32_t num_keys, std::int32_t count, std::int32_t* chosen) {
+  std::int32_t found = 0;
+  for (std::int32_t i = 0; i < num_keys; ++i) {
+    if (found == count && !(keys[i] > keys[chosen[found - 1]])) {
+      continue;
+    }
+    std::int32_t place = found < count ? found++ : count - 1;
+    for (; place > 0 && keys[i] > keys[chosen[place - 1]]; --place) {
+      chosen[place] = chosen[place - 1];
+    }
+    chosen[place] = i;
+  }
+}
+
+/// Logits in place to scores sqrt(softplus(logit)); false when a logit is not finite.
+inline bool score_experts(float* logits, std::int32_t padded, std::int32_t num_experts) {
+  bool finite = true;
+  for (std::int32_t e = 0; e < num_experts; ++e) {
+    finite = finite && std::isfinite(logits[e]);
+  }
+  for (std::int32_t e = 0; e < padded; e += kLanes) {
+    store(hn::Sqrt(softplus(load(logits + e))), logits + e);
+  }
+  return finite;
+}
+
+void route(const RouteParams& p, Range rows, Scratch& scratch) {
+  check(rows.size() <= kRowBlock, "a routing task has at most one block of rows");
+  const std::int32_t k = padded_width(p.hidden);
+  const std::int32_t width = (p.num_experts + kVirtualLanes - 1) / kVirtualLanes * kVirtualLanes;
+  float* x = scratch.take<float>(static_cast<std::int64_t>(rows.size()) * k);
+  float* scores = scratch.take<float>(static_cast<std::int64_t>(rows.size()) * width);
+  float* keys = scratch.take<float>(p.num_experts);
+  for (std::int32_t r = 0; r < rows.size(); ++r) {
+    for (std::int32_t i = 0; i < k; i += kPairGroup) {
+      store_pairs(bf16_pairs_within(row_at(p.u, rows.begin + r, p.hidden), i, p.hidden), row_at(x, r, k) + i);
+    }
+    std::fill_n(row_at(scores, r, width), width, 0.0F);
+  }
+  multiply_bf16({x, k, rows.size(), k}, Bf16Weights(p.weight, p.hidden), {0, p.num_experts}, {scores, width}, scratch);
+  for (std::int32_t r = 0; r < rows.size(); ++r) {
+    const std::int64_t row = rows.begin + r;
+    float* score = row_at(scores, r, width);
+    const bool finite = score_experts(score, width, p.num_experts);
+    const float* bias = p.is_image != nullptr && p.is_image[row] != 0 ? p.bias_image : p.bias;
+    for (std::int32_t e = 0; e < p.num_experts; ++e) {
+      const float key = score[e] + bias[e];
+      keys[e] = std::isnan(key) ? -std::numeric_limits<float>::infinity() : key;
+    }
+    std::int32_t* chosen = row_at(p.expert, row, p.top_k);
+    largest_keys(keys, p.num_experts, p.top_k, chosen);
+    std::sort(chosen, chosen + p.top_k);
+    float sum = 0;
+    for (std::int32_t i = 0; i < p.top_k; ++i) {
+      sum += score[chosen[i]];
+    }
+    for (std::int32_t i = 0; i < p.top_k; ++i) {
+      const float weight = score[chosen[i]] / (sum + 1e-20F) * p.routed_scaling;
+      row_at(p.expert_weight, row, p.top_k)[i] = finite ? weight : std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+}
+
+LinearKernels make_linear_kernels() { return {linear_q8, linear_bf16, route}; }
+
+}  // namespace deepinfer::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace deepinfer::cpu {
+HWY_EXPORT(make_linear_kernels);
+LinearKernels linear_kernels() { return HWY_DYNAMIC_DISPATCH(make_linear_kernels)(); }
+}  // namespace deepinfer::cpu
+#endif

@@ -1,0 +1,93 @@
+// Experts (docs/model.md 5.5): gate and up projections with the activation, the down projection, the sum over a row's experts.
+#include <limits>
+
+#include "backends/cpu/fast/kernels.h"
+#include "backends/cpu/rows.h"
+#include "base/check.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/fast/moe_kernels.cpp"
+#include <hwy/foreach_target.h>
+
+#include "backends/cpu/fast/math-inl.h"
+#include "backends/cpu/fast/weights-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace deepinfer::cpu::HWY_NAMESPACE {
+
+/// bf16(silu(min(g, limit)) * clamp(t, -limit, limit) * weight), g and t rounded to bf16 first; NaN stays NaN.
+HWY_INLINE VF activate(VF gate, VF up, VF limit, VF weight) {
+  const VF g = round_to_bf16(gate);
+  const VF t = round_to_bf16(up);
+  const VF low = hn::Neg(limit);
+  const VF bounded_g = hn::IfThenElse(hn::Gt(g, limit), limit, g);
+  const VF below = hn::IfThenElse(hn::Gt(t, limit), limit, t);
+  const VF bounded_t = hn::IfThenElse(hn::Lt(below, low), low, below);
+  const VF silu = hn::Div(bounded_g, hn::Add(hn::Set(DF(), 1.0F), exp(hn::Neg(bounded_g))));
+  return round_to_bf16(hn::Mul(hn::Mul(silu, bounded_t), weight));
+}
+
+void gate_up(const MoeParams& p, const ExpertBatch& batch, Range pairs, Range columns, Scratch& scratch) {
+  check(pairs.size() <= kRowBlock, "an expert task has at most one block of rows");
+  float* x = scratch.take<float>(static_cast<std::int64_t>(pairs.size()) * p.hidden);
+  for (std::int32_t i = 0; i < pairs.size(); ++i) {
+    const std::int64_t row = batch.row[pairs.begin + i];
+    decode_q8_pairs(row_at(p.x.codes, row, p.hidden), row_at(p.x.scales, row, p.hidden / kQ8Group), p.hidden, row_at(x, i, p.hidden));
+  }
+  const std::int64_t values = static_cast<std::int64_t>(pairs.size()) * columns.size();
+  const Output gate = {scratch.take<float>(values), columns.size()};
+  const Output up = {scratch.take<float>(values), columns.size()};
+  const Operand operand = {x, p.hidden, pairs.size(), p.hidden};
+  multiply_quantised(operand, batch.weights->w1, columns, gate, scratch);
+  multiply_quantised(operand, batch.weights->w3, columns, up, scratch);
+  const VF limit = hn::Set(DF(), p.swiglu_limit > 0 ? p.swiglu_limit : std::numeric_limits<float>::infinity());
+  for (std::int32_t i = 0; i < pairs.size(); ++i) {
+    const VF weight = hn::Set(DF(), batch.scale[pairs.begin + i]);
+    for (std::int32_t c = 0; c < columns.size(); c += kLanes) {
+      store(activate(load(gate.at(i, c)), load(up.at(i, c)), limit, weight), gate.at(i, c));
+    }
+    quantise_q8_row(gate.at(i, 0), columns.size(), row_at(batch.act_codes, pairs.begin + i, p.intermediate) + columns.begin,
+                    row_at(batch.act_scales, pairs.begin + i, p.intermediate / kQ8Group) + columns.begin / kQ8Group);
+  }
+}
+
+void down(const MoeParams& p, const ExpertBatch& batch, Range pairs, Range columns, Scratch& scratch) {
+  check(pairs.size() <= kRowBlock, "an expert task has at most one block of rows");
+  const std::int32_t k = p.intermediate;
+  float* x = scratch.take<float>(static_cast<std::int64_t>(pairs.size()) * k);
+  for (std::int32_t i = 0; i < pairs.size(); ++i) {
+    const std::int64_t pair = pairs.begin + i;
+    decode_q8_pairs(row_at(batch.act_codes, pair, k), row_at(batch.act_scales, pair, k / kQ8Group), k, row_at(x, i, k));
+  }
+  const Output y = {scratch.take<float>(static_cast<std::int64_t>(pairs.size()) * columns.size()), columns.size()};
+  multiply_quantised({x, k, pairs.size(), k}, batch.weights->w2, columns, y, scratch);
+  for (std::int32_t i = 0; i < pairs.size(); ++i) {
+    store_row_bf16(y.at(i, 0), columns.size(), row_at(batch.out, pairs.begin + i, p.hidden) + columns.begin);
+  }
+}
+
+void combine(const MoeParams& p, const bf16* outputs, const std::int32_t* places, Range rows) {
+  const std::int32_t count = p.top_k + 1;
+  for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+    const std::int32_t* place = row_at(places, r, count);
+    for (std::int32_t c = 0; c < p.hidden; c += kLanes) {
+      VF sum = load(row_at(outputs, place[0], p.hidden) + c);
+      for (std::int32_t i = 1; i < count; ++i) {
+        sum = hn::Add(sum, load(row_at(outputs, place[i], p.hidden) + c));
+      }
+      store(sum, row_at(p.y, r, p.hidden) + c);
+    }
+  }
+}
+
+MoeKernels make_moe_kernels() { return {gate_up, down, combine}; }
+
+}  // namespace deepinfer::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace deepinfer::cpu {
+HWY_EXPORT(make_moe_kernels);
+MoeKernels moe_kernels() { return HWY_DYNAMIC_DISPATCH(make_moe_kernels)(); }
+}  // namespace deepinfer::cpu
+#endif
