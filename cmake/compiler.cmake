@@ -8,6 +8,11 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 # One rounding per written operation: a compiler that contracts a*b+c by itself would give other bits per target.
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -ffp-contract=off)
 
+# Fuzzing needs Clang 16 or later. Clang offers the concepts that libstdc++ 12 asks for before std::expected, but states an older version.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 19)
+  add_compile_options(-D__cpp_concepts=202002L -Wno-macro-redefined)
+endif()
+
 set(DEEPINFER_SANITIZE "" CACHE STRING "sanitizers, for example address,undefined or thread")
 if(DEEPINFER_SANITIZE)
   add_compile_options(-fsanitize=${DEEPINFER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
