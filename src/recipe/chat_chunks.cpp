@@ -237,8 +237,11 @@ void ChatChunks::append_message(std::string& out) const {
     out += "}";
   }
   out += ",\"finish_reason\":";
-  out += finish_reason_.empty() ? "null" : "\"" + finish_reason_ + "\"";
-  out += "}";
+  if (finish_reason_.empty()) {
+    out += "null}";
+  } else {
+    out.append("\"").append(finish_reason_).append("\"}");
+  }
 }
 
 }  // namespace deepinfer::recipe

@@ -179,7 +179,7 @@ void MessagesEvents::append_block(std::string& out, const Block& block) const {
       out += ",\"name\":";
       json::append_string(out, block.name);
       out += ",\"input\":";
-      append_parsed_arguments(out, block.text);
+      append_parsed_arguments(out, block.open ? std::string_view() : block.text);
       break;
   }
   out += "}";

@@ -10,6 +10,7 @@
 #include "recipe/convert.h"
 #include "recipe/probe_values.h"
 #include "recipe/render.h"
+#include "recipe/stream_probe.h"
 
 namespace deepinfer::recipe {
 
@@ -190,6 +191,18 @@ Outcome encode_operation(const ProbeContext& context, const Value& line) {
   return Object{{"token_ids", ids_json(context.tokenizer->encode(*text->as_string(), mode))}};
 }
 
+Outcome stream_operation(const ProbeContext& context, const Value& line) {
+  const std::expected<ConvertedRequest, Value> request = convert_line(line);
+  if (!request) {
+    return std::unexpected(request.error());
+  }
+  ReplyStreamOptions options = reply_stream_options(*api_of(line), *request);
+  options.special_tokens = read_special_tokens(line.find("options"));
+  options.tokenizer = context.tokenizer;
+  Result<Value> result = run_stream_probe(std::move(options), line);
+  return result ? Outcome(std::move(*result)) : bad_line(result.error().message);
+}
+
 Outcome run_operation(const ProbeContext& context, const Value& line) {
   const Value* name = line.find("op");
   if (name == nullptr || name->as_string() == nullptr) {
@@ -203,6 +216,9 @@ Outcome run_operation(const ProbeContext& context, const Value& line) {
   }
   if (*name->as_string() == "encode") {
     return encode_operation(context, line);
+  }
+  if (*name->as_string() == "stream") {
+    return stream_operation(context, line);
   }
   return bad_line("unknown operation `" + *name->as_string() + "`");
 }

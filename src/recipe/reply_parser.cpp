@@ -145,15 +145,14 @@ std::optional<ReplyParser::Found> ReplyParser::advance(char byte, SegmentKind ki
     if (literal.prefix() == Prefix::start_of_stage && (stage_bytes_ > 0 || !at_start_)) {
       continue;
     }
-    if (matches_[i].advance(literal, byte, kind, newlines_)) {
+    if (matches_[i].advance(literal, byte, kind)) {
       const std::size_t length = matches_[i].length();
       return Found{.rule = &stage.rules[i], .end = 0, .length = length, .before = stage_bytes_ + 1 - length};
     }
-    quiet = quiet && matches_[i].idle();
+    quiet = quiet && matches_[i].length() == 0;
   }
   ++stage_bytes_;
-  newlines_ = byte == '\n' && stage.takes_newlines ? newlines_ + 1 : 0;
-  quiet_ = quiet && newlines_ == 0;
+  quiet_ = quiet;
   return std::nullopt;
 }
 
@@ -164,15 +163,14 @@ std::optional<ReplyParser::Found> ReplyParser::find_control(const Segment& segme
   const StageRules& stage = rules();
   quiet_ = true;
   for (std::size_t i = 0; i < matches_.size(); ++i) {
-    if (matches_[i].advance_control(stage.rules[i].literal, segment.text, newlines_)) {
+    if (matches_[i].advance_control(stage.rules[i].literal, segment.text)) {
       const std::size_t length = matches_[i].length();
       const std::size_t before = stage_bytes_ + segment.text.size() - length;
       return Found{.rule = &stage.rules[i], .end = segment.text.size(), .length = length, .before = before};
     }
-    quiet_ = quiet_ && matches_[i].idle();
+    quiet_ = quiet_ && matches_[i].length() == 0;
   }
   stage_bytes_ += segment.text.size();
-  newlines_ = 0;
   return std::nullopt;
 }
 
@@ -223,7 +221,6 @@ void ReplyParser::enter_stage(const Rule& rule) {
   stage_ = rule.next;
   is_first_stage_ = false;
   stage_bytes_ = 0;
-  newlines_ = 0;
   quiet_ = true;
   matches_.assign(rules().rules.size(), Match());
 }
@@ -270,7 +267,7 @@ void ReplyParser::wait(std::string_view text, std::uint64_t source) {
 }
 
 std::size_t ReplyParser::withheld() const {
-  std::size_t longest = newlines_;
+  std::size_t longest = 0;
   for (const Match& match : matches_) {
     longest = std::max(longest, match.length());
   }

@@ -88,9 +88,8 @@ class ReplyParser {
   Stage stage_ = Stage::content;
   std::vector<Match> matches_;   // one per rule of the stage
   std::size_t stage_bytes_ = 0;  // bytes of the stage so far
-  std::size_t newlines_ = 0;     // newlines at the end of them
   bool at_start_ = true;         // leading newlines are dropped and nothing else has come
-  bool quiet_ = true;            // no literal has begun and no newline counts
+  bool quiet_ = true;            // no literal has begun, and no newlines before one
   bool is_first_stage_ = true;   // no literal has been found yet
 
   std::deque<Waiting> waiting_;  // slots are reused; [first_waiting_, num_waiting_) wait, oldest first

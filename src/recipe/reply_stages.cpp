@@ -26,39 +26,30 @@ Literal::Literal(std::string bytes, Prefix prefix) : bytes_(std::move(bytes)), p
 }
 
 void Match::fall_back(const Literal& literal) {
-  const std::size_t border = literal.fall_back_[matched_ - 1];
-  const std::size_t begin = matched_ - border;  // of the border in the literal; the newlines before it are part of the literal
+  matched_ = literal.fall_back_[matched_ - 1];
   newlines_ = 0;
-  while (literal.prefix_ == Prefix::newlines && border > 0 && newlines_ < begin && literal.bytes_[begin - newlines_ - 1] == '\n') {
-    ++newlines_;
-  }
-  matched_ = border;
 }
 
-bool Match::advance_slowly(const Literal& literal, char byte, SegmentKind kind, std::size_t newlines) {
+bool Match::advance_begun(const Literal& literal, char byte, SegmentKind kind) {
   const bool spelled = kind == SegmentKind::token_text;
   while (literal.bytes_[matched_] != byte || (spelled && matched_ >= literal.marker_begin_ && matched_ < literal.marker_end_)) {
     if (matched_ == 0) {
+      newlines_ = 0;
       return false;
     }
     fall_back(literal);
-  }
-  if (matched_ == 0 && literal.prefix_ == Prefix::newlines) {
-    newlines_ = newlines;
   }
   return ++matched_ == literal.bytes_.size();
 }
 
-bool Match::advance_control(const Literal& literal, std::string_view text, std::size_t newlines) {
+bool Match::advance_control(const Literal& literal, std::string_view text) {
   const auto marker = std::string_view(literal.bytes_).substr(literal.marker_begin_, literal.marker_end_ - literal.marker_begin_);
   while (marker.empty() || matched_ != literal.marker_begin_ || text != marker) {
     if (matched_ == 0) {
+      newlines_ = 0;
       return false;
     }
     fall_back(literal);
-  }
-  if (matched_ == 0 && literal.prefix_ == Prefix::newlines) {
-    newlines_ = newlines;
   }
   matched_ = literal.marker_end_;
   return matched_ == literal.bytes_.size();
@@ -76,7 +67,6 @@ class RuleList {
   void add(Literal literal, Stage next, Effect effect = Effect::nothing) {
     stage_.starts[static_cast<unsigned char>(literal.bytes()[0])] = true;
     if (literal.prefix() == Prefix::newlines) {
-      stage_.takes_newlines = true;
       stage_.starts['\n'] = true;
     }
     stage_.rules.push_back({.literal = std::move(literal), .effect = effect, .next = next});

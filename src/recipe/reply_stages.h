@@ -66,29 +66,36 @@ class Literal {
 };
 
 /// How much of one literal has been seen at the end of the bytes so far (Knuth, Morris, Pratt).
+/// Newlines count for the literal only while nothing of it has been seen: one that breaks off a beginning is plain text.
 class Match {
  public:
-  /// Takes one byte; true when it completes the literal. `newlines`: newlines directly before this byte.
-  [[nodiscard]] bool advance(const Literal& literal, char byte, SegmentKind kind, std::size_t newlines) {
-    if (matched_ == 0 && literal.bytes_[0] != byte) {
-      return false;
+  /// Takes one byte; true when it completes the literal.
+  [[nodiscard]] bool advance(const Literal& literal, char byte, SegmentKind kind) {
+    if (matched_ == 0 && (literal.bytes_[0] != byte || byte == '\n')) {
+      return advance_idle(literal, byte);
     }
-    return advance_slowly(literal, byte, kind, newlines);
+    return advance_begun(literal, byte, kind);
   }
   /// Takes a control token spelled `text` as one symbol; true when it completes the literal.
-  [[nodiscard]] bool advance_control(const Literal& literal, std::string_view text, std::size_t newlines);
+  [[nodiscard]] bool advance_control(const Literal& literal, std::string_view text);
 
-  /// Bytes of the literal at the end of the input, and of the newlines that would go with them.
+  /// Bytes at the end of the input that belong to the literal if it goes on, the newlines before it included.
   [[nodiscard]] std::size_t length() const { return matched_ + newlines_; }
-  [[nodiscard]] bool idle() const { return matched_ == 0; }
-  void reset() { *this = Match(); }
 
  private:
-  [[nodiscard]] bool advance_slowly(const Literal& literal, char byte, SegmentKind kind, std::size_t newlines);
+  [[nodiscard]] bool advance_idle(const Literal& literal, char byte) {
+    if (literal.prefix_ == Prefix::newlines) {
+      newlines_ = byte == '\n' ? newlines_ + 1 : 0;
+      return false;
+    }
+    matched_ = literal.bytes_[0] == byte ? 1 : 0;
+    return matched_ == literal.bytes_.size();
+  }
+  [[nodiscard]] bool advance_begun(const Literal& literal, char byte, SegmentKind kind);
   void fall_back(const Literal& literal);
 
   std::size_t matched_ = 0;
-  std::size_t newlines_ = 0;  // directly before the matched bytes; 0 for literals that do not take them
+  std::size_t newlines_ = 0;  // directly before the matched bytes
 };
 
 struct Rule {
@@ -101,7 +108,6 @@ struct Rule {
 struct StageRules {
   std::vector<Rule> rules;
   std::array<bool, 256> starts{};
-  bool takes_newlines = false;
 };
 
 /// The rules of every stage, by Stage.

@@ -33,9 +33,13 @@ ReplyStream::ReplyStream(ReplyStreamOptions options)
 ReplyStream::Generator ReplyStream::make_generator(const ReplyStreamOptions& options) {
   check(options.unix_time != nullptr, "a reply stream has a clock");
   ReplyIdentity identity{.id = options.id, .model = options.model, .created = options.unix_time()};
-  if (options.api == Api::messages) {
-    std::string signature = options.signature.value_or(options.id);
-    return MessagesEvents(std::move(identity), options.opening, std::move(signature));
+  switch (options.api) {
+    case Api::messages:
+      return MessagesEvents(std::move(identity), options.opening, options.signature.value_or(options.id));
+    case Api::responses:
+      return ResponsesEvents(std::move(identity), options.responses, options.unix_time);
+    case Api::chat:
+      break;
   }
   return ChatChunks(std::move(identity), options.opening, options.usage_member);
 }

@@ -21,6 +21,7 @@
 #include "recipe/parsing_options.h"
 #include "recipe/reply_events.h"
 #include "recipe/reply_parser.h"
+#include "recipe/responses_events.h"
 #include "recipe/token_segments.h"
 #include "tokenizer/tokenizer.h"
 
@@ -74,7 +75,7 @@ class ReplyStream {
   [[nodiscard]] const Usage& usage() const { return usage_; }
 
  private:
-  using Generator = std::variant<ChatChunks, MessagesEvents>;
+  using Generator = std::variant<ChatChunks, MessagesEvents, ResponsesEvents>;
   struct SourceLogprobs {
     std::uint64_t source = 0;
     std::string json;
