@@ -42,7 +42,7 @@ struct Usage {
   std::uint64_t prompt_tokens = 0;
   std::uint64_t cached_tokens = 0;  ///< of the prompt, served from the prefix cache
   std::uint64_t completion_tokens = 0;
-  std::optional<std::uint64_t> reasoning_tokens;  ///< of the completion; only known in thinking mode with token ids
+  std::optional<std::uint64_t> reasoning_tokens;  ///< of the completion; absent outside thinking mode and without a tokenizer
 };
 
 /// Who replies: members that every event or response carries.

@@ -76,10 +76,13 @@ Result<std::span<const Event>> ReplyStream::tokens(std::span<const TokenId> ids,
     return fail(ErrorKind::invalid_argument, "invalid log probabilities: " + std::to_string(logprobs->size()) + " log probabilities for " +
                                                  std::to_string(ids.size()) + " token IDs");
   }
-  has_token_chunks_ = true;
   segments_->push(ids, logprobs);
   while (const std::optional<TokenSegment> segment = finished() ? std::nullopt : segments_->take()) {
     usage_.completion_tokens += segment->num_tokens;
+    if (segment->text.empty()) {
+      start();
+      continue;
+    }
     feed({.text = segment->text, .kind = segment->kind, .source = next_source_++}, segment->logprobs);
   }
   return events_.events();
@@ -143,7 +146,7 @@ void ReplyStream::handle(const CallArguments& delta) {
 }
 
 void ReplyStream::handle(const Finished& end) {
-  if (has_token_chunks_ && options_.parsing.thinking_initial_stage != ThinkingStage::none) {
+  if (options_.tokenizer != nullptr && options_.parsing.thinking_initial_stage != ThinkingStage::none) {
     usage_.reasoning_tokens = options_.tokenizer->encode(reasoning_, tokenizer::AddedTokens::recognise).size();
   }
   std::visit([&](auto& generator) { generator.finish(end, usage_, events_); }, generator_);

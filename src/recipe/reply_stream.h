@@ -37,7 +37,7 @@ struct ReplyStreamOptions {
   UsageMember usage_member = UsageMember::absent;   ///< Chat
   std::optional<std::string> signature;             ///< Messages: of thinking blocks; absent: the id
   ResponsesDetails responses;                       ///< Responses: settings to report, kinds of the tools
-  const tokenizer::Tokenizer* tokenizer = nullptr;  ///< must outlive the stream; without one there are no token chunks
+  const tokenizer::Tokenizer* tokenizer = nullptr;  ///< must outlive the stream; null: no token chunks, no count of reasoning tokens
   RandomBits random_bits;                           ///< for call ids; must be set
   std::function<std::int64_t()> unix_time;          ///< seconds, for created and completed times; must be set
 };
@@ -98,7 +98,6 @@ class ReplyStream {
   std::optional<TokenSegments> segments_;
 
   bool started_ = false;
-  bool has_token_chunks_ = false;
   std::optional<std::string> fingerprint_;
   Usage usage_;
   std::string reasoning_;  // all of it, in thinking mode

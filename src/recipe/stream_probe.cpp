@@ -1,5 +1,6 @@
 #include "recipe/stream_probe.h"
 
+#include <algorithm>
 #include <array>
 #include <random>
 #include <string>
@@ -69,12 +70,6 @@ void apply_line(ReplyStreamOptions& options, const json::Value& line) {
   options.signature = text_member(line, "signature");
   if (const json::Value* changes = line.find("parsing_options")) {
     apply_parsing_options(options.parsing, *changes);
-  }
-  if (!flag(line, "echo", true)) {
-    options.responses.echo = ResponsesEcho();
-  }
-  if (flag(line, "no_tokenizer", false)) {
-    options.tokenizer = nullptr;
   }
   options.random_bits = [engine = std::mt19937_64(std::random_device()())]() mutable { return engine(); };
   options.unix_time = [] { return std::int64_t{0}; };
@@ -216,6 +211,11 @@ Result<json::Value> run_stream_probe(ReplyStreamOptions options, const json::Val
     return fail(ErrorKind::invalid_argument, "chunks is an array");
   }
   apply_line(options, line);
+  const bool has_ids =
+      std::ranges::any_of(*chunks->as_array(), [](const json::Value& chunk) { return chunk.find("token_ids") != nullptr; });
+  if (!has_ids || flag(line, "no_tokenizer", false)) {
+    options.tokenizer = nullptr;  // as the oracle does, so that reasoning tokens are counted in the same cases
+  }
   StreamRun run(std::move(options));
   bool alive = true;
   for (const json::Value& chunk : *chunks->as_array()) {

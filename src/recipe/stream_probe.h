@@ -9,7 +9,8 @@
 namespace deepinfer::recipe {
 
 /// Runs the `chunks` of a probe line. `options` come from the converted request; `id`, `model`, `parsing_options`, `signature`,
-/// `echo`, `no_tokenizer` and `no_finish` of the line are applied to them. Times are 0.
+/// `no_tokenizer` and `no_finish` of the line are applied to them. `echo` changes nothing: the official package reports the settings
+/// of the request either way. Times are 0.
 /// Error: a line that does not follow the protocol.
 [[nodiscard]] Result<json::Value> run_stream_probe(ReplyStreamOptions options, const json::Value& line);
 
