@@ -1,0 +1,94 @@
+#include "apps/chat_request.h"
+
+#include <CLI/CLI.hpp>
+#include <utility>
+
+#include "apps/files.h"
+
+namespace deepinfer::apps {
+
+void add_chat_flags(CLI::App& command, ChatFlags& flags) {
+  const std::string group = "Request";
+  command.add_option("--system", flags.system, "system message")->group(group);
+  command.add_option("--tools", flags.tools_file, "JSON file with a list of tools, as in the API")->group(group);
+  command.add_option("--response-format", flags.response_format_file, "JSON file with a response_format, as in the API")->group(group);
+  command.add_option("--thinking", flags.thinking, "think before the answer: on or off (default: the API's, on)")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->group(group);
+  command.add_option("--effort", flags.effort, "how much to think: low, high, xhigh or max")
+      ->check(CLI::IsMember({"low", "high", "xhigh", "max"}))
+      ->group(group);
+  command.add_option("--temperature", flags.temperature, "0 (always the likeliest token) to 2")->check(CLI::Range(0.0, 2.0))->group(group);
+  command.add_option("--top-p", flags.top_p, "only tokens that make up this probability; more than 0, at most 1")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(group);
+  command.add_option("--top-k", flags.top_k, "only the k likeliest tokens; -1: all")->check(CLI::Range(-1, 1 << 30))->group(group);
+  command.add_option("--max-tokens", flags.max_tokens, "longest reply in tokens (default: the API's)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31))
+      ->group(group);
+  command.add_option("--seed", flags.seed, "same seed, same reply (default: random)")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 62))
+      ->group(group);
+  command.add_option("--stop", flags.stop, "end the reply before this text; may be repeated")->group(group);
+  command.add_flag("--ignore-eos", flags.ignore_eos, "go on after the model's own end, until --max-tokens")->group(group);
+}
+
+Result<json::Object> chat_settings(const ChatFlags& flags, const std::string& model, ReplyForm form) {
+  json::Object out{{"model", model}, {"stream", form == ReplyForm::stream}};
+  if (form == ReplyForm::stream) {
+    out.set("stream_options", json::Object{{"include_usage", true}});
+  }
+  for (const auto& [name, file] : {std::pair("tools", &flags.tools_file), std::pair("response_format", &flags.response_format_file)}) {
+    if (file->empty()) {
+      continue;
+    }
+    Result<json::Value> value = read_json_file(*file);
+    if (!value) {
+      return std::unexpected(std::move(value.error()));
+    }
+    out.set(name, std::move(*value));
+  }
+  if (!flags.thinking.empty()) {
+    out.set("thinking", json::Object{{"type", flags.thinking == "on" ? "enabled" : "disabled"}});
+  }
+  if (!flags.effort.empty()) {
+    out.set("reasoning_effort", flags.effort);
+  }
+  if (flags.temperature) {
+    out.set("temperature", *flags.temperature);
+  }
+  if (flags.top_p) {
+    out.set("top_p", *flags.top_p);
+  }
+  if (flags.max_tokens) {
+    out.set("max_tokens", *flags.max_tokens);
+  }
+  if (flags.seed) {
+    out.set("seed", *flags.seed);
+  }
+  if (!flags.stop.empty()) {
+    out.set("stop", json::Array(flags.stop.begin(), flags.stop.end()));
+  }
+  return out;
+}
+
+std::string chat_body(json::Object settings, json::Array messages) {
+  settings.set("messages", std::move(messages));
+  return json::to_text(std::move(settings));
+}
+
+json::Value chat_message(std::string_view role, std::string_view content) { return json::Object{{"role", role}, {"content", content}}; }
+
+Result<json::Array> messages_of(json::Value value, const std::string& origin) {
+  if (json::Object* const object = value.as_object()) {
+    if (json::Value* const inner = object->find("messages")) {
+      value = json::Value(std::move(*inner));
+    }
+  }
+  if (json::Array* const list = value.as_array()) {
+    return std::move(*list);
+  }
+  return fail(ErrorKind::invalid_argument, origin + " must be a list of messages or an object with \"messages\"");
+}
+
+}  // namespace deepinfer::apps

@@ -1,0 +1,93 @@
+#include "apps/loading.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "apps/progress.h"
+#include "backends/cpu/cpu_device.h"
+#include "engine/engine_thread.h"
+#include "engine/load.h"
+
+namespace deepinfer::apps {
+namespace {
+
+/// A device and the engine on it, in the order in which they must end.
+struct OwnedEngine {
+  std::unique_ptr<Device> device;
+  engine::EngineThread thread;
+};
+
+std::string name_of(const std::filesystem::path& directory) {
+  const std::filesystem::path path = std::filesystem::absolute(directory).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+}  // namespace
+
+Result<std::filesystem::path> find_model(const std::filesystem::path& given) {
+  std::filesystem::path directory = model_directory(given);
+  std::error_code ignored;
+  if (directory.empty()) {
+    return fail(ErrorKind::not_found, "the bundled model is not beside the program; say where a model is with --model DIR");
+  }
+  if (!std::filesystem::is_directory(directory, ignored)) {
+    return fail(ErrorKind::not_found, "there is no model directory " + directory.string() + "; give another --model");
+  }
+  return directory;
+}
+
+Result<std::unique_ptr<Device>> open_device(const ModelFlags& flags) {
+  if (flags.device != "cpu") {
+    return fail(ErrorKind::invalid_argument, "--device " + flags.device + ": this build only has the device cpu");
+  }
+  return cpu::make_device({.num_threads = flags.num_threads});
+}
+
+engine::EngineOptions engine_options(const ModelFlags& flags) {
+  return {.max_requests = flags.max_requests,
+          .max_batched_tokens = std::max(flags.max_batched_tokens, flags.max_requests),
+          .max_model_len = flags.max_model_len,
+          .max_queue = flags.max_queue,
+          .kv_memory_bytes = flags.kv_memory_bytes};
+}
+
+Result<std::shared_ptr<const server::ServedModel>> load_served_model(const ModelFlags& flags, const std::string& served_name,
+                                                                     const Log& log) {
+  const auto directory = find_model(flags.model);
+  if (!directory) {
+    return std::unexpected(directory.error());
+  }
+  auto device = open_device(flags);
+  if (!device) {
+    return std::unexpected(std::move(device.error()));
+  }
+  const std::string name = served_name.empty() ? name_of(*directory) : served_name;
+  Result<engine::LoadedEngine> loaded = fail(ErrorKind::io, "");
+  {
+    Progress progress("loading " + name);
+    loaded = engine::load_engine(*directory, engine_options(flags), **device, [&progress](engine::LoadPhase phase) {
+      progress.show(static_cast<std::size_t>(phase), static_cast<std::size_t>(engine::kNumLoadPhases), engine::describe(phase));
+    });
+  }
+  if (!loaded) {
+    return std::unexpected(std::move(loaded.error()));
+  }
+  for (const std::string& warning : loaded->warnings) {
+    log.warning(warning);
+  }
+  log.info("context of " + std::to_string(loaded->options.max_model_len) + " tokens, " + std::to_string(loaded->options.max_requests) +
+           " requests at once, cache for " + std::to_string(loaded->memory.capacity_tokens()) + " tokens, " +
+           std::to_string(loaded->memory.total_bytes() >> 20) + " MiB in all");
+  auto model = std::make_shared<server::ServedModel>(server::ServedModel{.name = name,
+                                                                         .device = (*device)->info().description,
+                                                                         .context_length = loaded->options.max_model_len,
+                                                                         .convert = server::convert_options(name),
+                                                                         .tokenizer = std::move(loaded->tokenizer),
+                                                                         .engine = nullptr});
+  const auto owner = std::shared_ptr<OwnedEngine>(new OwnedEngine{std::move(*device), engine::EngineThread(std::move(loaded->engine))});
+  model->engine = std::shared_ptr<engine::EngineThread>(owner, &owner->thread);
+  return model;
+}
+
+}  // namespace deepinfer::apps

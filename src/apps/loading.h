@@ -1,0 +1,28 @@
+// From flags to a served model: checkpoint, checks, tokenizer, device, model, engine thread. Everything that can be wrong with a model
+// directory is found here, in sentences.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "apps/model_flags.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "engine/options.h"
+#include "ops/device.h"
+#include "server/served_model.h"
+
+namespace deepinfer::apps {
+
+/// The directory of --model, or of the bundled model. Errors: not_found.
+[[nodiscard]] Result<std::filesystem::path> find_model(const std::filesystem::path& given);
+/// Errors: invalid_argument for a device that this build does not have.
+[[nodiscard]] Result<std::unique_ptr<Device>> open_device(const ModelFlags& flags);
+[[nodiscard]] engine::EngineOptions engine_options(const ModelFlags& flags);
+
+/// Shows progress on stderr. `served_name`: empty for the name of the directory.
+[[nodiscard]] Result<std::shared_ptr<const server::ServedModel>> load_served_model(const ModelFlags& flags, const std::string& served_name,
+                                                                                   const Log& log);
+
+}  // namespace deepinfer::apps

@@ -1,0 +1,75 @@
+#include "apps/model_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <system_error>
+#include <vector>
+
+namespace deepinfer::apps {
+namespace {
+
+constexpr const char* kBundledModel = "models/nano";
+
+}  // namespace
+
+void add_model_flag(CLI::App& command, std::filesystem::path& model) {
+  command.add_option("--model", model, "checkpoint directory (default: the bundled model nano)")->group("Model");
+}
+
+void add_model_flags(CLI::App& command, ModelFlags& flags) {
+  const std::string group = "Model";
+  add_model_flag(command, flags.model);
+  command.add_option("--device", flags.device, "where the model runs; this build knows: cpu")->capture_default_str()->group(group);
+  command.add_option("--threads", flags.num_threads, "worker threads of the cpu; 0: all cores this process may use")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--max-requests", flags.max_requests, "requests that are worked on at once")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--max-queue", flags.max_queue, "requests that may wait beside those that are worked on; more are refused")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--max-batched-tokens", flags.max_batched_tokens, "tokens of one step, all requests together")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--max-model-len", flags.max_model_len, "longest prompt and reply together, in tokens; 0: what the model was made for")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--kv-memory", flags.kv_memory_bytes,
+                  "memory for the caches of all requests, for example 512MiB; 0: enough for --max-requests of full length")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("0")
+      ->group(group);
+  command.add_option("--log-level", flags.log_level, "debug, info, warning, error or off")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
+      ->capture_default_str()
+      ->group(group);
+}
+
+std::filesystem::path model_directory(const std::filesystem::path& given) {
+  if (!given.empty()) {
+    return given;
+  }
+  std::error_code ignored;
+  std::vector<std::filesystem::path> places;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  if (!program.empty()) {
+    const std::filesystem::path folder = program.parent_path();
+    places = {folder / kBundledModel, folder.parent_path() / "share/deepinfer" / kBundledModel};
+  }
+  places.push_back(std::filesystem::path(DEEPINFER_SOURCE_DIR) / kBundledModel);
+  for (const std::filesystem::path& place : places) {
+    if (std::filesystem::exists(place / "config.json", ignored)) {
+      return place;
+    }
+  }
+  return {};
+}
+
+}  // namespace deepinfer::apps

@@ -1,0 +1,34 @@
+// Flags of every command that loads a model, and the default model that comes with the program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace deepinfer::apps {
+
+struct ModelFlags {
+  std::filesystem::path model;  ///< empty: the bundled model
+  std::string device = "cpu";
+  std::int32_t num_threads = 0;  ///< 0: all cores this process may use
+  std::int32_t max_requests = 16;
+  std::int32_t max_queue = 1024;  ///< requests that wait beside them
+  std::int32_t max_batched_tokens = 512;
+  std::int32_t max_model_len = 0;   ///< 0: what the model was made for
+  std::size_t kv_memory_bytes = 0;  ///< 0: room for max_requests of full length
+  std::string log_level = "warning";
+};
+
+void add_model_flags(CLI::App& command, ModelFlags& flags);
+/// Only --model.
+void add_model_flag(CLI::App& command, std::filesystem::path& model);
+
+/// `given`, or the bundled model when it is empty: models/nano of the installation or of the source tree. Empty when there is none.
+[[nodiscard]] std::filesystem::path model_directory(const std::filesystem::path& given);
+
+}  // namespace deepinfer::apps

@@ -1,0 +1,184 @@
+// deepinfer serve: the HTTP server, from its flags to its end by a signal.
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "apps/command.h"
+#include "apps/exit_code.h"
+#include "apps/interrupts.h"
+#include "apps/loading.h"
+#include "apps/log_sink.h"
+#include "apps/model_flags.h"
+#include "server/api_server.h"
+
+namespace deepinfer::apps {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// How often the main thread looks whether loading is done, while it waits for signals.
+constexpr milliseconds kPollInterval{50};
+constexpr milliseconds kLongWait{60'000};
+
+struct Flags {
+  ModelFlags model;
+  server::HttpOptions http;
+  std::string served_name;
+  std::filesystem::path api_key_file;
+  std::string cors_origin;
+  std::string log_format = "text";
+  double idle_seconds = 75;
+  double drain_seconds = 30;
+  double watchdog_seconds = 30;
+  bool has_no_playground = false;
+  bool has_no_access_log = false;
+};
+
+milliseconds to_milliseconds(double seconds) { return milliseconds(static_cast<std::int64_t>(seconds * 1000)); }
+
+Result<server::ApiServerOptions> server_options(const Flags& flags) {
+  server::ApiServerOptions out;
+  out.http = flags.http;
+  out.http.idle_timeout = to_milliseconds(flags.idle_seconds);
+  if (!flags.api_key_file.empty()) {
+    Result<server::ApiKeys> keys = server::ApiKeys::load(flags.api_key_file);
+    if (!keys) {
+      return std::unexpected(std::move(keys.error()));
+    }
+    out.keys = std::move(*keys);
+  }
+  out.cors_origin = flags.cors_origin;
+  out.has_playground = !flags.has_no_playground;
+  out.log_format = flags.log_format == "json" ? server::LogFormat::json : server::LogFormat::text;
+  out.watchdog = to_milliseconds(flags.watchdog_seconds);
+  out.version = DEEPINFER_VERSION;
+  out.commit = DEEPINFER_COMMIT;
+  out.log = flags.has_no_access_log ? Log() : make_plain_log();
+  return out;
+}
+
+void reload_keys(const Flags& flags, server::ApiServer& server, const Log& log) {
+  if (flags.api_key_file.empty()) {
+    return;
+  }
+  Result<server::ApiKeys> keys = server::ApiKeys::load(flags.api_key_file);
+  if (!keys) {
+    log.error("the API keys stay as they were: " + keys.error().message);
+    return;
+  }
+  server.replace_keys(std::move(*keys));
+  log.info("API keys read again");
+}
+
+/// Says where the server is, on stdout so that scripts can wait for it.
+void announce(const Flags& flags, const server::ApiServer& server, const server::ServedModel& model) {
+  std::printf("serving %s on http://%s:%d\n", model.name.c_str(), flags.http.address.c_str(), server.port());
+  std::fflush(stdout);
+}
+
+/// Waits for the end: SIGINT and SIGTERM drain, a second one exits at once. SIGHUP reads the keys again.
+int serve(const Flags& flags) {
+  const Interrupts interrupts({SIGINT, SIGTERM, SIGHUP});
+  const Log log = make_log(flags.model.log_level);
+  Result<server::ApiServerOptions> options = server_options(flags);
+  if (!options) {
+    return report(options.error());
+  }
+  auto server = server::ApiServer::start(std::move(*options));
+  if (!server) {
+    const bool is_taken = server.error().kind == ErrorKind::io;
+    print_error(server.error().message + (is_taken ? "; choose another --port or --host" : "; give --api-key-file or another --host"));
+    return is_taken ? kFailed : kWrongArguments;
+  }
+  auto loading = std::async(std::launch::async, [&flags, &log] { return load_served_model(flags.model, flags.served_name, log); });
+  std::shared_ptr<const server::ServedModel> model;
+  for (;;) {
+    if (!model && loading.wait_for(milliseconds(0)) == std::future_status::ready) {
+      auto loaded = loading.get();
+      if (!loaded) {
+        return report(loaded.error());
+      }
+      model = std::move(*loaded);
+      (*server)->serve(model);
+      announce(flags, **server, *model);
+    }
+    const int signal = interrupts.wait(model ? kLongWait : kPollInterval);
+    if (signal == SIGHUP) {
+      reload_keys(flags, **server, log);
+    } else if (signal != 0) {
+      break;
+    }
+  }
+  if (!model) {
+    std::_Exit(kDone);  // loading cannot be interrupted and nobody waits for it
+  }
+  auto draining = std::async(std::launch::async, [&] { (*server)->drain(to_milliseconds(flags.drain_seconds)); });
+  while (draining.wait_for(milliseconds(0)) != std::future_status::ready) {
+    const int signal = interrupts.wait(kPollInterval);
+    if (signal == SIGINT || signal == SIGTERM) {
+      std::_Exit(kFailed);
+    }
+  }
+  return kDone;
+}
+
+void add_limits(CLI::App& command, Flags& flags) {
+  const std::string group = "Limits";
+  const auto size = [&](const char* name, std::size_t& target, const char* text, const char* otherwise) {
+    command.add_option(name, target, text)->transform(CLI::AsSizeValue(false))->default_str(otherwise)->group(group);
+  };
+  size("--max-body", flags.http.max_body_bytes, "largest request body", "32MiB");
+  size("--max-header", flags.http.max_header_bytes, "largest request head", "16KiB");
+  size("--max-unsent", flags.http.max_unsent_bytes, "unread bytes of a stream after which its client is too slow", "1MiB");
+  command.add_option("--max-connections", flags.http.max_connections, "connections at once")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--idle-timeout", flags.idle_seconds, "seconds after which a quiet connection is closed")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--drain-timeout", flags.drain_seconds, "seconds that running requests get after SIGTERM")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--watchdog", flags.watchdog_seconds, "seconds without a step, with work pending, after which /health answers 503")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, Action& action) {
+  CLI::App* const command = app.add_subcommand("serve", "serves the APIs over HTTP");
+  command->footer(
+      "Examples:\n  deepinfer serve\n  deepinfer serve --host 0.0.0.0 --port 8080 --api-key-file keys.txt --served-model-name my-model");
+  const auto flags = std::make_shared<Flags>();
+  command->add_option("--host", flags->http.address, "address to listen on; others than loopback need --api-key-file")
+      ->capture_default_str();
+  command->add_option("--port", flags->http.port, "port to listen on; 0: any free one")->check(CLI::Range(0, 65535))->capture_default_str();
+  command->add_option("--served-model-name", flags->served_name, "name of the model in the APIs (default: the name of its directory)");
+  command->add_option("--api-key-file", flags->api_key_file, "file with one accepted API key a line; read again on SIGHUP");
+  command->add_option("--cors-origin", flags->cors_origin, "origin of web pages that may use the server, * for all");
+  command->add_option("--io-threads", flags->http.num_threads, "threads for connections, parsing and rendering")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command->add_option("--log-format", flags->log_format, "one line per request as text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  command->add_flag("--no-access-log", flags->has_no_access_log, "no line per request");
+  command->add_flag("--no-playground", flags->has_no_playground, "no web page at /");
+  add_limits(*command, *flags);
+  add_model_flags(*command, flags->model);
+  command->callback([flags, &action] { action = [flags] { return serve(*flags); }; });
+}
+
+}  // namespace deepinfer::apps

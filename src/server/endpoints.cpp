@@ -1,0 +1,195 @@
+#include "server/endpoints.h"
+
+#include <expected>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "recipe/convert.h"
+#include "recipe/render.h"
+#include "server/api_error.h"
+
+namespace deepinfer::server {
+namespace {
+
+Response json_response(const json::Value& body) { return {.status = 200, .body = json::to_text(body)}; }
+
+Response bad_request(std::string_view message) { return error_response(ErrorForm::openai, 400, message); }
+
+json::Value model_entry(const ServedModel& model, std::string_view id, std::int64_t created) {
+  return json::Object{{"id", id},
+                      {"object", "model"},
+                      {"created", created},
+                      {"owned_by", "deepinfer"},
+                      {"context_length", model.context_length},
+                      {"capabilities", json::Array{"chat", "thinking", "tools", "streaming"}}};
+}
+
+json::Array id_list(const std::vector<TokenId>& ids) {
+  json::Array out;
+  out.reserve(ids.size());
+  for (const TokenId id : ids) {
+    out.emplace_back(id.value);
+  }
+  return out;
+}
+
+/// A member that may be absent; an Error names the member when it has another type.
+Result<bool> flag(const json::Value& body, std::string_view name, bool otherwise) {
+  const json::Value* const value = body.find(name);
+  if (value == nullptr || value->is_null()) {
+    return otherwise;
+  }
+  const bool* const given = value->as_bool();
+  if (given == nullptr) {
+    return fail(ErrorKind::invalid_argument, "'" + std::string(name) + "' must be a boolean");
+  }
+  return *given;
+}
+
+Result<std::vector<TokenId>> read_ids(const ServedModel& model, const json::Value& body) {
+  const json::Value* const value = body.find("ids");
+  const json::Array* const items = value == nullptr ? nullptr : value->as_array();
+  if (items == nullptr) {
+    return fail(ErrorKind::invalid_argument, "'ids' must be an array of token ids");
+  }
+  std::vector<TokenId> out;
+  out.reserve(items->size());
+  for (const json::Value& item : *items) {
+    const json::Number* const number = item.as_number();
+    const std::optional<std::int64_t> id = number == nullptr ? std::nullopt : number->as_int64();
+    if (!id || *id < 0 || *id >= model.tokenizer.vocab_size()) {
+      return fail(ErrorKind::invalid_argument, "'ids[" + std::to_string(out.size()) + "]' must be an integer from 0 to " +
+                                                   std::to_string(model.tokenizer.vocab_size() - 1));
+    }
+    out.push_back(TokenId{static_cast<std::int32_t>(*id)});
+  }
+  return out;
+}
+
+std::optional<recipe::Api> api_named(std::string_view name) {
+  if (name == "chat") {
+    return recipe::Api::chat;
+  }
+  if (name == "messages") {
+    return recipe::Api::messages;
+  }
+  return name == "responses" ? std::optional(recipe::Api::responses) : std::nullopt;
+}
+
+struct Rendered {
+  recipe::Prompt prompt;
+  std::vector<TokenId> ids;
+};
+
+std::expected<Rendered, Response> render_body(const ServedModel& model, recipe::Api api, std::string_view body) {
+  const ErrorForm form = api == recipe::Api::messages ? ErrorForm::anthropic : ErrorForm::openai;
+  const auto converted = recipe::convert(api, body, model.convert);
+  if (!converted) {
+    const recipe::RequestError& error = converted.error();
+    if (error.stage == recipe::RequestError::Stage::convert) {
+      return std::unexpected(Response{.status = error.status, .body = error.body});
+    }
+    return std::unexpected(error_response(form, error.status, error.message));
+  }
+  Rendered out{.prompt = recipe::render(converted->conversation, converted->version, model.convert.special_tokens), .ids = {}};
+  auto ids = recipe::encode_prompt(out.prompt, model.tokenizer);
+  if (!ids) {
+    return std::unexpected(error_response(form, 500, ids.error().message));
+  }
+  out.prompt.images.clear();  // they point into the conversation, which ends here
+  out.ids = std::move(*ids);
+  return out;
+}
+
+}  // namespace
+
+Response list_models(const ServedModel& model, std::int64_t created) {
+  json::Array entries{model_entry(model, model.name, created)};
+  for (const auto& [name, version] : model.convert.model_versions) {
+    if (name != model.name) {
+      entries.push_back(model_entry(model, name, created));
+    }
+  }
+  return json_response(json::Object{{"object", "list"}, {"data", std::move(entries)}});
+}
+
+Response describe_model(const ServedModel& model, std::string_view id, std::int64_t created) {
+  if (!model.convert.model_versions.contains(id)) {
+    return error_response(ErrorForm::openai, 404, "there is no model '" + std::string(id) + "'; GET /v1/models lists the names");
+  }
+  return json_response(model_entry(model, id, created));
+}
+
+Response tokenize(const ServedModel& model, std::string_view body) {
+  const auto parsed = json::parse(body);
+  if (!parsed) {
+    return bad_request("invalid JSON request: " + parsed.error().message);
+  }
+  const json::Value* const text = parsed->find("text");
+  if (text == nullptr || text->as_string() == nullptr) {
+    return bad_request("'text' must be a string");
+  }
+  const Result<bool> special = flag(*parsed, "special", true);
+  if (!special) {
+    return bad_request(special.error().message);
+  }
+  const auto mode = *special ? tokenizer::AddedTokens::recognise : tokenizer::AddedTokens::ignore;
+  const std::vector<TokenId> ids = model.tokenizer.encode(*text->as_string(), mode);
+  return json_response(json::Object{{"ids", id_list(ids)}, {"count", static_cast<std::uint64_t>(ids.size())}});
+}
+
+Response detokenize(const ServedModel& model, std::string_view body) {
+  const auto parsed = json::parse(body);
+  if (!parsed) {
+    return bad_request("invalid JSON request: " + parsed.error().message);
+  }
+  const auto ids = read_ids(model, *parsed);
+  const Result<bool> skip_special = flag(*parsed, "skip_special", false);
+  if (!ids || !skip_special) {
+    return bad_request(ids ? skip_special.error().message : ids.error().message);
+  }
+  const auto mode = *skip_special ? tokenizer::SpecialTokens::skip : tokenizer::SpecialTokens::keep;
+  return json_response(json::Object{{"text", model.tokenizer.decode(*ids, mode)}});
+}
+
+Response render_prompt(const ServedModel& model, std::string_view body) {
+  const auto parsed = json::parse(body);
+  if (!parsed) {
+    return bad_request("invalid JSON request: " + parsed.error().message);
+  }
+  recipe::Api api = recipe::Api::chat;
+  std::string inner(body);
+  if (const json::Value* const wrapped = parsed->find("body")) {
+    const json::Value* const name = parsed->find("api");
+    const std::string* const text = name == nullptr ? nullptr : name->as_string();
+    const std::optional<recipe::Api> named = text == nullptr ? std::nullopt : api_named(*text);
+    if (name != nullptr && !named) {
+      return bad_request("'api' must be \"chat\", \"messages\" or \"responses\"");
+    }
+    api = named.value_or(api);
+    inner = json::to_text(*wrapped);
+  }
+  const auto rendered = render_body(model, api, inner);
+  if (!rendered) {
+    return rendered.error();
+  }
+  json::Array ranges;
+  for (const auto& [begin, end] : rendered->prompt.special_ranges) {
+    ranges.emplace_back(json::Array{static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end)});
+  }
+  return json_response(
+      json::Object{{"prompt", rendered->prompt.text}, {"ids", id_list(rendered->ids)}, {"special_ranges", std::move(ranges)}});
+}
+
+Response count_tokens(const ServedModel& model, std::string_view body) {
+  const auto rendered = render_body(model, recipe::Api::messages, body);
+  if (!rendered) {
+    return rendered.error();
+  }
+  return json_response(json::Object{{"input_tokens", static_cast<std::uint64_t>(rendered->ids.size())}});
+}
+
+}  // namespace deepinfer::server

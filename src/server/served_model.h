@@ -1,0 +1,26 @@
+// What answers requests: a loaded model with its names, tokenizer and running engine. Immutable while it is served.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "engine/engine_thread.h"
+#include "recipe/convert.h"
+#include "tokenizer/tokenizer.h"
+
+namespace deepinfer::server {
+
+struct ServedModel {
+  std::string name;                 ///< the first one that /v1/models lists
+  std::string device;               ///< for /version
+  std::int32_t context_length = 0;  ///< prompt and reply together
+  recipe::ConvertOptions convert;   ///< model_versions holds every accepted name
+  tokenizer::Tokenizer tokenizer;
+  std::shared_ptr<engine::EngineThread> engine;
+};
+
+/// Conversion options that accept `name` and the official V4.1 name for a V4.1 model.
+[[nodiscard]] recipe::ConvertOptions convert_options(const std::string& name);
+
+}  // namespace deepinfer::server

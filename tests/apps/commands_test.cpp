@@ -1,0 +1,158 @@
+// The commands on the bundled nano model, as a user runs them.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/json.h"
+#include "program.h"
+
+namespace deepinfer::apps {
+namespace {
+
+std::string temporary(const std::string& name) {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() / ("deepinfer-" + std::to_string(::getpid()) + "-" + name);
+  std::filesystem::remove_all(path);
+  return path.string();
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+std::string content_of(const std::string& response) {
+  const auto value = json::parse(response);
+  const json::Value* const choices = value ? value->find("choices") : nullptr;
+  return choices == nullptr ? "no choices: " + response : *choices->as_array()->front().find("message")->find("content")->as_string();
+}
+
+const std::vector<std::string> kGreedy = {"--thinking", "off", "--temperature", "0"};
+
+std::vector<std::string> with_greedy(std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), kGreedy.begin(), kGreedy.end());
+  return arguments;
+}
+
+TEST(Run, TheAnswerIsOnStdoutAndFiguresAreOnStderr) {
+  const Ran ran = run_program(with_greedy({"run", "--prompt", "What is the capital of France?"}));
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("Paris"), std::string::npos) << ran.out;
+  EXPECT_NE(ran.err.find("prompt tokens"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("tokens/s"), std::string::npos) << ran.err;
+}
+
+TEST(Run, StreamedTextIsTheTextOfTheResponse) {
+  const Ran streamed = run_program(with_greedy({"run", "--prompt", "Tell me a story about a fox.", "--max-tokens", "60"}));
+  const Ran whole = run_program(with_greedy({"run", "--prompt", "Tell me a story about a fox.", "--max-tokens", "60", "--json"}));
+  EXPECT_EQ(streamed.out, content_of(whole.out) + "\n");
+}
+
+TEST(Run, StdinIsTheQuestionWhenNoneIsGiven) {
+  const Ran piped = run_program(with_greedy({"run"}), {.input = "What is the capital of France?\n"});
+  const Ran given = run_program(with_greedy({"run", "--prompt", "What is the capital of France?"}));
+  EXPECT_EQ(piped.out, given.out);
+}
+
+TEST(Run, MessagesAreReadFromAFile) {
+  const std::string file = temporary("messages.json");
+  write(file, R"({"messages":[{"role":"user","content":"What is the capital of France?"}]})");
+  EXPECT_NE(run_program(with_greedy({"run", "--messages", file})).out.find("Paris"), std::string::npos);
+}
+
+TEST(Run, CallsArePrintedAsLines) {
+  const std::string file = temporary("tools.json");
+  write(file, R"([{"type":"function","function":{"name":"get_weather","description":"Get the current weather in a city",
+                 "parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}}])");
+  const Ran ran = run_program(with_greedy({"run", "--prompt", "What is the weather in Paris?", "--tools", file}));
+  EXPECT_NE(ran.out.find(R"({"name":"get_weather","arguments":"{\"city\": \"Paris\"}"})"), std::string::npos) << ran.out;
+}
+
+TEST(Run, TheNumberOfThreadsDoesNotChangeTheAnswer) {
+  const Ran one = run_program(with_greedy({"run", "--prompt", "Tell me a story about a cat.", "--max-tokens", "40", "--threads", "1"}));
+  const Ran three = run_program(with_greedy({"run", "--prompt", "Tell me a story about a cat.", "--max-tokens", "40", "--threads", "3"}));
+  EXPECT_EQ(one.out, three.out);
+}
+
+TEST(Run, APromptLongerThanTheContextIsOneSentence) {
+  const Ran ran = run_program({"run", "--max-model-len", "256"}, {.input = std::string(4000, 'x')});
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_NE(ran.err.find("maximum context length is 256 tokens"), std::string::npos) << ran.err;
+}
+
+TEST(Batch, LinesAreAnsweredInOrderAndAnInterruptedBatchGoesOn) {
+  const std::string input = temporary("in.jsonl");
+  const std::string output = temporary("out.jsonl");
+  const std::string tail = R"("}],"thinking":{"type":"disabled"},"temperature":0,"max_tokens":20})";
+  const std::string head = R"({"model":"nano","messages":[{"role":"user","content":")";
+  write(input, head + "What is 2 plus 3?" + tail + "\nno json\n\n" + R"({"custom_id":"third","url":"/v1/chat/completions","body":)" + head +
+                   "What is 4 plus 5?" + tail + "}\n");
+  const Ran first = run_program({"batch", "--input", input, "--output", output});
+  EXPECT_EQ(first.exit_code, 1);  // one line is wrong
+  EXPECT_NE(first.err.find("3 requests, 1 refused or failed"), std::string::npos) << first.err;
+  const std::vector<std::string> lines = lines_of(text_of(output));
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_NE(content_of(lines[0]), "");
+  EXPECT_NE(lines[1].find("invalid JSON request"), std::string::npos);
+  EXPECT_TRUE(lines[2].starts_with(R"({"custom_id":"third","response":{"status_code":200,"body":{)")) << lines[2];
+
+  write(output, lines[0] + "\n" + lines[1].substr(0, 10));  // killed in the middle of a line
+  const Ran second = run_program({"batch", "--input", input, "--output", output});
+  EXPECT_NE(second.err.find("1 of 3 requests were done before"), std::string::npos) << second.err;
+  const std::vector<std::string> resumed = lines_of(text_of(output));
+  ASSERT_EQ(resumed.size(), 3U);
+  EXPECT_EQ(resumed[0], lines[0]);
+  EXPECT_EQ(resumed[1], lines[1]);
+
+  write(output, "a\nb\nc\nd\n");
+  EXPECT_EQ(run_program({"batch", "--input", input, "--output", output}).exit_code, 2);
+}
+
+TEST(Chat, AConversationRemembersAndCommandsWork) {
+  const Ran ran =
+      run_program(with_greedy({"chat"}), {.input = "Hello\n/stats\n/nonsense\n/system Be brief.\nHello again\n/quit\nnever read\n"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_NE(ran.err.find("prompt tokens"), std::string::npos);
+  EXPECT_NE(ran.err.find("There is no /nonsense."), std::string::npos);
+  EXPECT_EQ(ran.err.find("never read"), std::string::npos);
+  EXPECT_GE(lines_of(ran.out).size(), 2U) << ran.out;
+}
+
+TEST(Inspect, TheBundledModelIsDescribedAndWhole) {
+  const Ran ran = run_program({"inspect"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("hidden"), std::string::npos) << ran.out;
+}
+
+TEST(Inspect, ADirectoryWithoutACheckpointFails) {
+  const std::string directory = temporary("empty");
+  std::filesystem::create_directory(directory);
+  const Ran ran = run_program({"inspect", directory});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_NE(ran.err.find(directory), std::string::npos);
+}
+
+TEST(MakeDummy, AWrittenCheckpointCanBeInspectedAndRun) {
+  const std::string directory = temporary("dummy");
+  const Ran made = run_program({"make-dummy", "--config", DEEPINFER_MODELS "/nano/config.json", "--tokenizer",
+                                DEEPINFER_MODELS "/nano/tokenizer.json", "--set", "n_routed_experts=8", "--output", directory});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_EQ(run_program({"inspect", directory}).exit_code, 0);
+  const Ran ran = run_program({"run", "--model", directory, "--prompt", "Hello", "--max-tokens", "5", "--ignore-eos"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  const Ran again = run_program({"make-dummy", "--config", DEEPINFER_MODELS "/nano/config.json", "--output", directory});
+  EXPECT_NE(again.exit_code, 0);
+  std::filesystem::remove_all(directory);
+}
+
+TEST(MakeDummy, DescribingWritesNothing) {
+  const Ran ran = run_program({"make-dummy", "--config", DEEPINFER_MODELS "/nano/config.json", "--describe"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_NE(ran.out, "");
+}
+
+}  // namespace
+}  // namespace deepinfer::apps

@@ -1,0 +1,60 @@
+"""Start, keys and end of a server of its own."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import openai
+import pytest
+
+from conftest import MODEL, PATIENCE, Server, plain
+
+
+def test_keys_names_and_log(tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("# testers\nfirst-key\n")
+    server = Server("--api-key-file", str(keys), "--served-model-name", "my/model", "--log-format", "json")
+    make = lambda key: openai.OpenAI(base_url=server.url + "/v1", api_key=key, max_retries=0, timeout=PATIENCE)  # noqa: E731
+    with pytest.raises(openai.AuthenticationError):
+        make("wrong").models.list()
+    assert [model.id for model in make("first-key").models.list()][0] == "my/model"
+    reply = make("first-key").chat.completions.create(**{**plain("Hello"), "model": "my/model"})
+    assert reply.model == "my/model"
+    keys.write_text("second-key\n")
+    server.process.send_signal(signal.SIGHUP)
+    for _ in range(200):
+        try:
+            make("second-key").models.list()
+            break
+        except openai.AuthenticationError:
+            threading.Event().wait(0.05)
+    with pytest.raises(openai.AuthenticationError):
+        make("first-key").models.list()
+    assert server.stop() == 0
+    assert '"api":"chat"' in server.log and "first-key" not in server.log and "second-key" not in server.log
+
+
+def test_a_running_stream_ends_well_when_the_server_is_told_to_stop():
+    server = Server("--drain-timeout", "60")
+    client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0, timeout=PATIENCE)
+    stream = iter(client.chat.completions.create(**plain("Tell me a story about a fox.", stream=True, max_tokens=100)))
+    next(stream)
+    server.process.terminate()
+    finish = None
+    for chunk in stream:
+        finish = chunk.choices[0].finish_reason or finish
+    assert finish in ("stop", "length")
+    assert server.process.wait(PATIENCE) == 0
+
+
+def test_a_stream_that_outlives_the_drain_time_gets_an_error():
+    server = Server("--drain-timeout", "0")
+    client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0, timeout=PATIENCE)
+    stream = iter(client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "Tell me a story."}], stream=True, max_tokens=8000, seed=3))
+    next(stream)
+    server.process.terminate()
+    with pytest.raises(openai.APIError, match="shutting down"):
+        for _ in stream:
+            pass
+    assert server.process.wait(PATIENCE) == 0

@@ -1,0 +1,152 @@
+// A served model whose engine, tokenizer and recipe are real and whose "weights" are scripts: the last user message names a script, and
+// the forward function makes its tokens the only likely ones. The vocabulary is nano's.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "engine/engine_thread.h"
+#include "server/served_model.h"
+
+namespace deepinfer::server {
+
+inline constexpr std::int32_t kScriptedContext = 2048;
+
+/// A request "[script:NAME]" is answered by the script NAME.
+struct Scripts {
+  std::map<std::string, std::string> texts = {
+      {"hello", "Hello! How can I help you today?"},
+      {"think", "Let me see.\nIt is easy.</think>The answer is 42."},
+      {"call",
+       "I will look.\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"get_weather\">\n<｜DSML｜ parameter name=\"city\" "
+       "string=\"true\">Paris</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>"},
+      {"stop", "one two STOP three four"},
+      {"unicode", "Zażółć 你好 🙂🙃 done"},
+  };
+  /// Runs before every forward, on the engine thread: slows down, blocks or counts.
+  std::function<void()> before_forward;
+};
+
+class ScriptedModel {
+ public:
+  ScriptedModel(tokenizer::Tokenizer tokenizer, Scripts scripts)
+      : tokenizer_(std::move(tokenizer)), before_forward_(scripts.before_forward) {
+    for (const auto& [name, text] : scripts.texts) {
+      scripts_.emplace(name, tokenizer_.encode(text, tokenizer::AddedTokens::recognise));
+    }
+    assistant_ = tokenizer_.find("<｜Assistant｜>").value();
+    endless_ = tokenizer_.encode(" la", tokenizer::AddedTokens::ignore);
+  }
+
+  std::span<const float> forward(std::span<const model::Chunk> chunks) {
+    if (before_forward_) {
+      before_forward_();
+    }
+    logits_.clear();
+    for (const model::Chunk& chunk : chunks) {
+      std::vector<TokenId>& history = histories_[chunk.slot];
+      history.resize(static_cast<std::size_t>(chunk.first_position));
+      history.insert(history.end(), chunk.tokens.begin(), chunk.tokens.end());
+      if (chunk.num_logit_rows > 0) {
+        append_row(history);
+      }
+    }
+    return logits_;
+  }
+
+  static constexpr TokenId kEos{1};
+
+ private:
+  void append_row(const std::vector<TokenId>& history) {
+    const auto vocab = static_cast<std::size_t>(tokenizer_.vocab_size());
+    const auto opener = std::ranges::find(history.rbegin(), history.rend(), assistant_);
+    const auto num_generated = static_cast<std::size_t>(opener - history.rbegin()) - 1;  // the opener is followed by <think> or </think>
+    const std::string prompt = tokenizer_.decode(history, tokenizer::SpecialTokens::keep);
+    const std::size_t mark = prompt.rfind("[script:");
+    const std::string name = mark == std::string::npos ? "hello" : prompt.substr(mark + 8, prompt.find(']', mark) - mark - 8);
+    const bool is_bad = name == "bad" && num_generated >= 3;
+    const std::size_t begin = logits_.size();
+    logits_.resize(begin + vocab, is_bad ? std::numeric_limits<float>::quiet_NaN() : -100.0F);
+    if (!is_bad) {
+      logits_[begin + static_cast<std::size_t>(next(name, num_generated).value)] = 100.0F;
+    }
+  }
+
+  TokenId next(const std::string& name, std::size_t num_generated) const {
+    const auto script = scripts_.find(name);
+    if (script == scripts_.end()) {  // "endless", "bad"
+      return endless_[num_generated % endless_.size()];
+    }
+    return num_generated < script->second.size() ? script->second[num_generated] : kEos;
+  }
+
+  tokenizer::Tokenizer tokenizer_;
+  std::function<void()> before_forward_;
+  std::map<std::string, std::vector<TokenId>> scripts_;
+  std::vector<TokenId> endless_;
+  TokenId assistant_;
+  std::map<SlotId, std::vector<TokenId>> histories_;
+  std::vector<float> logits_;
+};
+
+struct ScriptedOptions {
+  Scripts scripts = {};
+  std::int32_t max_requests = 16;
+  std::int32_t max_queue = 64;
+};
+
+inline const tokenizer::Tokenizer& nano_tokenizer() {
+  static const tokenizer::Tokenizer tokenizer = [] {
+    auto loaded = tokenizer::Tokenizer::load(DEEPINFER_MODELS "/nano/tokenizer.json");
+    check(loaded.has_value(), "nano's tokenizer can be read");
+    return *loaded;
+  }();
+  return tokenizer;
+}
+
+inline std::shared_ptr<const ServedModel> scripted_model(ScriptedOptions options = {}) {
+  auto model = std::make_shared<ScriptedModel>(nano_tokenizer(), std::move(options.scripts));
+  engine::EngineParts parts{
+      .forward = [model](std::span<const model::Chunk> chunks) { return model->forward(chunks); },
+      .token_bytes = [](TokenId id) { return nano_tokenizer().bytes(id); },
+      .vocab_size = nano_tokenizer().vocab_size(),
+      .eos = ScriptedModel::kEos,
+      .geometry = {.positions_per_block = 128, .num_blocks = 1 + 32 * options.max_requests, .num_slots = 1 + options.max_requests}};
+  const engine::EngineOptions engine_options{
+      .max_requests = options.max_requests, .max_batched_tokens = 256, .max_model_len = kScriptedContext, .max_queue = options.max_queue};
+  auto thread = std::make_shared<engine::EngineThread>(std::make_unique<engine::Engine>(std::move(parts), engine_options));
+  return std::make_shared<const ServedModel>(ServedModel{.name = "nano",
+                                                         .device = "scripted",
+                                                         .context_length = kScriptedContext,
+                                                         .convert = convert_options("nano"),
+                                                         .tokenizer = nano_tokenizer(),
+                                                         .engine = std::move(thread)});
+}
+
+/// A Chat Completions body that asks for a script. `more` is further members, each with a leading comma.
+inline std::string chat_body(const std::string& script, const std::string& more = "") {
+  return R"({"model":"nano","messages":[{"role":"user","content":"[script:)" + script + R"(]"}],"thinking":{"type":"disabled"})" + more +
+         "}";
+}
+
+/// Waits until `condition` holds; false after 10 s.
+inline bool eventually(const std::function<bool()>& condition) {
+  for (int i = 0; i < 2000; ++i) {
+    if (condition()) {
+      return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
+}  // namespace deepinfer::server
