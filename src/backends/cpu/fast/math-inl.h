@@ -1,5 +1,5 @@
 // exp, sigmoid and softplus on vectors: one polynomial for every instruction set, so results are bit-equal everywhere.
-// Errors (measured by tests/backends/math_test.cpp): exp 1 ulp, sigmoid 2 ulp, softplus 2 ulp.
+// Errors, measured by tests/backends/math_test.cpp: exp 1.0 ulp, sigmoid 2.4 ulp, softplus 2.3 ulp.
 #if defined(DEEPINFER_CPU_FAST_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEEPINFER_CPU_FAST_MATH_INL_H_
 #undef DEEPINFER_CPU_FAST_MATH_INL_H_
