@@ -1,7 +1,9 @@
 // The deepinfer command: subcommands, flags, environment, exit codes. The work is in one file per subcommand.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "apps/command.h"
 #include "apps/environment.h"
@@ -15,17 +17,18 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
     return app.exit(error);  // --help and --version
   }
-  std::string message = error.what();
-  for (char& c : message) {
-    c = c == '\n' ? ' ' : c;
-  }
-  const std::vector<const CLI::App*> chosen = app.get_subcommands([](const CLI::App*) { return true; });
   std::string command = "deepinfer";
   for (const CLI::App* at = &app; at != nullptr;) {
     const auto inner = at->get_subcommands();
     at = inner.empty() ? nullptr : inner.front();
     command += at == nullptr ? "" : " " + at->get_name();
   }
+  std::string message = error.what();
+  const std::vector<std::string> unused = app.remaining(true);
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) && !unused.empty() && !unused.front().starts_with('-')) {
+    message = "There is no command '" + unused.front() + "'";
+  }
+  std::ranges::replace(message, '\n', ' ');
   print_error(message + " (see '" + command + " --help')");
   return kWrongArguments;
 }

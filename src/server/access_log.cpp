@@ -11,6 +11,8 @@ namespace {
 
 /// Longest path that a log line shows.
 constexpr std::size_t kMaxPathBytes = 200;
+/// Longest value of a detail.
+constexpr std::size_t kMaxValueBytes = 300;
 
 std::string milliseconds(Duration duration) {
   char text[32];
@@ -34,10 +36,25 @@ std::string_view outcome(const AccessRecord& record) {
   return {};
 }
 
+std::string shortened(std::string_view text, std::size_t max_bytes) { return utf8::replace_invalid(text.substr(0, max_bytes)); }
+
+/// One word stays as it is, anything else becomes a JSON string: a line is a line whatever a client sent.
+void append_value(std::string& out, const json::Value& value) {
+  constexpr std::string_view kWord = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  const std::string* const text = value.as_string();
+  if (text == nullptr) {
+    json::append_text(out, value);
+  } else if (!text->empty() && text->find_first_not_of(kWord) == std::string::npos) {
+    out += *text;
+  } else {
+    json::append_string(out, shortened(*text, kMaxValueBytes));
+  }
+}
+
 }  // namespace
 
 std::string access_line(const AccessRecord& record, LogFormat format) {
-  const std::string path = utf8::replace_invalid(std::string_view(record.head.path).substr(0, kMaxPathBytes));
+  const std::string path = shortened(record.head.path, kMaxPathBytes);
   const std::string_view ended = outcome(record);
   if (format == LogFormat::json) {
     json::Object out{{"id", record.head.request_id},
@@ -55,11 +72,13 @@ std::string access_line(const AccessRecord& record, LogFormat format) {
     }
     return json::to_text(out);
   }
-  std::string out = "id=" + record.head.request_id + " remote=" + record.head.remote + " \"" + record.head.method + " " + path +
-                    "\" status=" + std::to_string(record.status) + " bytes=" + std::to_string(record.num_body_bytes) +
-                    " ms=" + milliseconds(record.duration);
+  std::string out = "id=" + record.head.request_id + " remote=" + record.head.remote + " ";
+  json::append_string(out, record.head.method + " " + path);
+  out += " status=" + std::to_string(record.status) + " bytes=" + std::to_string(record.num_body_bytes) +
+         " ms=" + milliseconds(record.duration);
   for (const auto& [name, value] : record.details) {
-    out += " " + name + "=" + (value.as_string() != nullptr ? *value.as_string() : json::to_text(value));
+    out += " " + name + "=";
+    append_value(out, value);
   }
   if (!ended.empty()) {
     out.append(" ended=\"").append(ended).append("\"");

@@ -93,9 +93,9 @@ def test_max_tokens_is_exact(client):
     assert reply.usage.completion_tokens == 5
 
 
-def test_max_tokens_far_beyond_the_context_is_lowered_to_it(client):
-    reply = client.chat.completions.create(**plain("Hello", max_tokens=393216))
-    assert reply.choices[0].finish_reason == "stop"
+def test_a_max_tokens_beyond_the_context_is_refused_in_the_official_words(client):
+    with pytest.raises(openai.BadRequestError, match="maximum context length is 8192 tokens. However, you requested 393221 tokens \\(5 in the messages, 393216"):
+        client.chat.completions.create(**plain("Hello", max_tokens=393216))
 
 
 def test_log_probabilities(client):

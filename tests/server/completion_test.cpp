@@ -25,8 +25,11 @@ struct Finished {
 Finished run(const std::shared_ptr<const ServedModel>& model, const CompletionRequest& request) {
   std::binary_semaphore due(0);
   auto completion = Completion::start(model, request, [&due] { due.release(); });
-  EXPECT_TRUE(completion) << completion.error().message;
   Finished out;
+  if (!completion) {
+    ADD_FAILURE() << completion.error().message;
+    return out;
+  }
   while ((out.state = (*completion)->advance([&out](const recipe::Event& event) { out.events += std::string(event.data) + "\n"; })) ==
          State::running) {
     EXPECT_TRUE(due.try_acquire_for(10s));
@@ -74,12 +77,19 @@ TEST(Completion, MaxTokensEndsTheReplyByLength) {
   EXPECT_EQ(reply.statistics.finish, "length");
 }
 
-TEST(Completion, AHugeMaxTokensEndsWithTheContext) {
+TEST(Completion, WithoutMaxTokensAReplyEndsWithTheContext) {
   const auto model = scripted_model();
-  const Finished reply = run(model, {.body = chat_body("endless", R"(,"max_tokens":393216)")});
+  const Finished reply = run(model, {.body = chat_body("endless")});
   EXPECT_EQ(reply.statistics.finish, "length");
-  EXPECT_GE(reply.statistics.prompt_tokens + reply.statistics.completion_tokens, static_cast<std::uint64_t>(kScriptedContext));
-  EXPECT_LE(reply.statistics.prompt_tokens + reply.statistics.completion_tokens, static_cast<std::uint64_t>(kScriptedContext) + 1);
+  EXPECT_EQ(reply.statistics.prompt_tokens + reply.statistics.completion_tokens, static_cast<std::uint64_t>(kScriptedContext));
+}
+
+TEST(Completion, AMaxTokensBeyondTheContextIsRefused) {
+  const auto model = scripted_model();
+  const auto refused = Completion::start(model, {.body = chat_body("endless", R"(,"max_tokens":393216)")}, [] {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().status, 400);
+  EXPECT_NE(refused.error().body.find("This model's maximum context length is 2048 tokens."), std::string::npos) << refused.error().body;
 }
 
 TEST(Completion, EosIsATokenLikeOthersWhenIgnored) {
