@@ -7,11 +7,15 @@
 
 #include "recipe/chat_body.h"
 #include "recipe/convert.h"
+#include "recipe/messages_body.h"
 #include "recipe/request_error.h"
+#include "recipe/responses_body.h"
 
 namespace deepinfer::recipe {
 
 [[nodiscard]] std::expected<ConvertedRequest, RequestError> convert_chat(ChatBody body, const ConvertOptions& options);
+[[nodiscard]] std::expected<ConvertedRequest, RequestError> convert_messages(MessagesBody body, const ConvertOptions& options);
+[[nodiscard]] std::expected<ConvertedRequest, RequestError> convert_responses(ResponsesBody body, const ConvertOptions& options);
 
 /// Moves a good value into `target` or passes the refusal on.
 template <class T, class From>

@@ -92,7 +92,7 @@ std::optional<float> Fields::optional_number(std::string_view key) const {
 
 std::optional<json::Value> Fields::any(std::string_view key) const {
   json::Value* value = find(key);
-  if (value == nullptr) {
+  if (value == nullptr || value->is_null()) {
     return std::nullopt;
   }
   return std::move(*value);

@@ -132,7 +132,7 @@ class Fields {
 
   /// `read(Reader)` of a member that must be there; null is handed to `read`.
   template <class Read>
-  [[nodiscard]] auto required(std::string_view key, Read read) const -> decltype(read(std::declval<Reader>())) {
+  auto required(std::string_view key, Read read) const -> decltype(read(std::declval<Reader>())) {
     json::Value* value = find(key);
     const Place place{.parent = &reader_.place(), .key = key};
     if (value == nullptr) {
@@ -144,7 +144,7 @@ class Fields {
 
   /// `read(Reader)` of a member that is there and not null.
   template <class Read>
-  [[nodiscard]] auto optional(std::string_view key, Read read) const -> std::optional<decltype(read(std::declval<Reader>()))> {
+  auto optional(std::string_view key, Read read) const -> std::optional<decltype(read(std::declval<Reader>()))> {
     json::Value* value = find(key);
     if (value == nullptr || value->is_null()) {
       return std::nullopt;
@@ -178,7 +178,7 @@ class Fields {
     return optional(key, [choices](Reader reader) { return reader.choice(choices); });
   }
 
-  /// Any JSON, moved out; nullopt when absent (null is a value).
+  /// Any JSON, moved out; nullopt when absent or null.
   [[nodiscard]] std::optional<json::Value> any(std::string_view key) const;
 
   void refuse(std::string_view what) const { reader_.refuse(what); }

@@ -227,17 +227,10 @@ Verdict check_tool_names(const ChatBody& body) {
   return {};
 }
 
-bool any_content_mentions_json(const Conversation& conversation) {
+bool has_calls(const Conversation& conversation) {
   return std::ranges::any_of(conversation.messages, [](const Message& message) {
-    return std::visit(
-        [](const auto& role) {
-          if constexpr (requires { role.content.text; }) {
-            return mentions_json(role.content.text);
-          } else {
-            return mentions_json(role.content);
-          }
-        },
-        message);
+    const auto* assistant = std::get_if<AssistantMessage>(&message);
+    return assistant != nullptr && assistant->tool_calls;
   });
 }
 
@@ -249,7 +242,7 @@ Verdict check_message_rules(const ChatBody& body, const Conversation& conversati
     if (is_json_object) {
       return reject("response_format json_object should not be used with prefix");
     }
-    if (body.tools && !body.tools->empty()) {
+    if ((body.tools && !body.tools->empty()) || has_calls(conversation)) {
       return reject("Function call should not be used with prefix");
     }
   }
@@ -321,7 +314,7 @@ Verdict apply_sampling(const ChatBody& body, ConvertedRequest& request, const Co
   Verdict verdict = check_penalty(body.presence_penalty, "presence_penalty");
   if (verdict) verdict = check_penalty(body.frequency_penalty, "frequency_penalty");
   if (verdict) verdict = assign(request.inference.temperature, resolve_temperature(body.temperature, mode));
-  if (verdict) verdict = assign(request.inference.top_p, resolve_top_p(body.top_p, mode, request.version));
+  if (verdict) verdict = assign(request.inference.top_p, resolve_top_p(body.top_p, request.conversation, request.version));
   if (verdict) verdict = apply_logprobs(body, request.inference);
   if (verdict && body.max_tokens) {
     verdict = check_max_tokens(*body.max_tokens, max_tokens_bound(mode, options));

@@ -40,11 +40,16 @@ std::expected<ConvertedRequest, RequestError> convert(Api api, std::string_view 
       auto chat = read_body(*value, read_chat_body);
       return chat ? convert_chat(std::move(*chat), options) : std::unexpected(std::move(chat.error()));
     }
-    case Api::messages:
-    case Api::responses:
-      break;
+    case Api::messages: {
+      auto messages = read_body(*value, read_messages_body);
+      return messages ? convert_messages(std::move(*messages), options) : std::unexpected(std::move(messages.error()));
+    }
+    case Api::responses: {
+      auto responses = read_body(*value, read_responses_body);
+      return responses ? convert_responses(std::move(*responses), options) : std::unexpected(std::move(responses.error()));
+    }
   }
-  return reject("not built yet");
+  std::unreachable();
 }
 
 std::expected<std::optional<json::Value>, RequestError> apply_schema_format(Conversation& conversation, json::Value schema,

@@ -15,6 +15,7 @@ struct Style {
 };
 
 constexpr Style kPython{", ", ": ", -4, 2};
+constexpr Style kSpaced{", ", ": ", -5, 1};
 constexpr Style kCompact{",", ":", -5, 1};
 constexpr int kFirstExponentForm = 16;  // 1e16 and above are written with an exponent in both styles
 
@@ -119,6 +120,8 @@ std::string python_json(const json::Value& value) {
   append_python_json(out, value);
   return out;
 }
+
+void append_spaced_json(std::string& out, const json::Value& value) { append_value(out, value, kSpaced); }
 
 void append_compact_json(std::string& out, const json::Value& value) { append_value(out, value, kCompact); }
 

@@ -23,13 +23,7 @@ using MessageOrder = std::vector<const Message*>;
 /// A generous guess of the prompt's size, so that its text is allocated once.
 [[nodiscard]] std::size_t expected_prompt_bytes(const Conversation& conversation);
 
-/// The last message when the reply continues it; nullptr otherwise.
-[[nodiscard]] const AssistantMessage* continued_message(const Conversation& conversation);
-
 /// Position of `id` among the calls; `unknown` when it is none of theirs.
 [[nodiscard]] std::size_t call_position(const std::vector<ToolCall>& calls, const std::string& id, std::size_t unknown);
-
-/// "\n\n## Response Format:…" with the schema in Python style.
-void append_schema_format(PromptBuilder& out, const json::Value& schema);
 
 }  // namespace deepinfer::recipe

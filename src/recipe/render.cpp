@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "recipe/json_style.h"
 #include "recipe/prompt_dialects.h"
 
 namespace deepinfer::recipe {
@@ -56,19 +55,9 @@ std::size_t expected_prompt_bytes(const Conversation& conversation) {
   return bytes;
 }
 
-const AssistantMessage* continued_message(const Conversation& conversation) {
-  const auto* last = conversation.messages.empty() ? nullptr : std::get_if<AssistantMessage>(&conversation.messages.back());
-  return last != nullptr && last->prefix ? last : nullptr;
-}
-
 std::size_t call_position(const std::vector<ToolCall>& calls, const std::string& id, std::size_t unknown) {
   const auto found = std::ranges::find(calls, id, &ToolCall::id);
   return found == calls.end() ? unknown : static_cast<std::size_t>(found - calls.begin());
-}
-
-void append_schema_format(PromptBuilder& out, const json::Value& schema) {
-  out.text("\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n");
-  append_python_json(out.buffer(), schema);
 }
 
 }  // namespace deepinfer::recipe

@@ -75,12 +75,14 @@ class V4Renderer {
       out_.text(effort_text(conversation_.reasoning_effort));
     }
     system_texts();
+    MessageOrder order = order_messages(conversation_.messages);
+    std::erase_if(order, [](const Message* message) { return std::holds_alternative<SystemMessage>(*message); });
+    const auto* last = order.empty() ? nullptr : std::get_if<AssistantMessage>(order.back());
+    continued_ = last != nullptr && last->prefix ? last : nullptr;
     const Message* previous = nullptr;
-    for (const Message* message : order_messages(conversation_.messages)) {
-      if (!std::holds_alternative<SystemMessage>(*message)) {
-        turn(*message, previous);
-        previous = message;
-      }
+    for (const Message* message : order) {
+      turn(*message, previous);
+      previous = message;
     }
     end_of_prompt();
     return std::move(out_).take();
@@ -103,16 +105,19 @@ class V4Renderer {
     if (std::holds_alternative<JsonObjectFormat>(conversation_.response_format)) {
       out_.text("\n\nYou are a helpful assistant designed to output JSON.\n## Response Format:\n\nReply with JSON object ONLY.");
     } else if (const auto* schema = std::get_if<JsonSchemaFormat>(&conversation_.response_format)) {
-      append_schema_format(out_, schema->schema);
+      append_schema_format(out_, schema->schema, kV4Markup);
     }
   }
 
   void turn(const Message& message, const Message* previous) {
     const bool follows_tool = previous != nullptr && std::holds_alternative<ToolMessage>(*previous);
     const bool follows_user = previous != nullptr && std::holds_alternative<UserMessage>(*previous);
-    if (const auto* user = std::get_if<UserMessage>(&message)) {
-      user_opener(follows_tool || follows_user);
-      out_.content(user->content);
+    if (const auto* user_message = std::get_if<UserMessage>(&message)) {
+      if (!follows_user) {
+        user_opener(follows_tool);
+        user_has_text_ = false;
+      }
+      user(*user_message);
     } else if (const auto* tool = std::get_if<ToolMessage>(&message)) {
       user_opener(follows_tool);
       out_.text("<tool_result>");
@@ -126,40 +131,44 @@ class V4Renderer {
     }
   }
 
-  void user_opener(bool joins_previous) {
-    if (joins_previous) {
+  void user_opener(bool joins_results) {
+    if (joins_results) {
       out_.text("\n\n");
     } else {
       out_.token(tokens_.user);
     }
   }
 
+  /// User messages in a row are one turn; empty ones leave no gap in it.
+  void user(const UserMessage& message) {
+    if (!message.content.text.empty()) {
+      out_.text(user_has_text_ ? "\n\n" : "");
+      user_has_text_ = true;
+    }
+    out_.content(message.content);
+  }
+
   void assistant(const AssistantMessage& message) {
     out_.token(tokens_.assistant);
-    const bool is_continued = &message == continued_message(conversation_);
-    if (is_continued && is_thinking_) {
-      out_.token(tokens_.thinking_start);
-      out_.text(message.reasoning_content.value_or(""));
-      if (message.content.empty()) {
-        return;
-      }
-    } else if (!is_continued && !tools_.empty() && message.reasoning_content) {
+    if (message.reasoning_content && (message.prefix || !tools_.empty())) {
       out_.token(tokens_.thinking_start);
       out_.text(*message.reasoning_content);
     }
-    out_.token(tokens_.thinking_end);
+    if (!message.prefix || !is_thinking_ || !message.content.empty()) {
+      out_.token(tokens_.thinking_end);
+    }
     out_.text(message.content);
     if (message.tool_calls) {
       out_.text("\n\n");
       append_calls(out_, *message.tool_calls, kV4Markup, tokens_);
     }
-    if (!is_continued) {
+    if (&message != continued_) {
       out_.token(tokens_.eos);
     }
   }
 
   void end_of_prompt() {
-    if (continued_message(conversation_) == nullptr) {
+    if (continued_ == nullptr) {
       out_.token(tokens_.assistant);
       out_.token(is_thinking_ ? tokens_.thinking_start : tokens_.thinking_end);
     }
@@ -173,6 +182,8 @@ class V4Renderer {
   std::span<const Tool> tools_;
   bool is_thinking_;
   PromptBuilder out_;
+  const AssistantMessage* continued_ = nullptr;  ///< the last turn, when the reply continues it
+  bool user_has_text_ = false;                   ///< the user turn being written has text
 };
 
 }  // namespace

@@ -130,16 +130,16 @@ class V41Renderer {
 
   void response_format() {
     if (std::holds_alternative<JsonObjectFormat>(conversation_.response_format)) {
-      append_schema_format(out_, json::Object{{"type", "json_object"}});
+      append_schema_format(out_, json::Object{{"type", "json_object"}}, kV41Markup);
     } else if (const auto* schema = std::get_if<JsonSchemaFormat>(&conversation_.response_format)) {
-      append_schema_format(out_, schema->schema);
+      append_schema_format(out_, schema->schema, kV41Markup);
     }
   }
 
   void updated_tools(const SystemMessage& system) {
     if (system.tools && !system.tools->empty()) {
       out_.text("\n\n### Updated Tool Schemas\n\n");
-      append_schema_lines(out_, *system.tools);
+      append_schema_lines(out_, *system.tools, kV41Markup);
     }
   }
 
@@ -172,13 +172,13 @@ class V41Renderer {
     }
   }
 
+  /// Reasoning is shown when a tool loop may need it and where the reply continues it; never in the very first message.
   void assistant(const AssistantMessage& message, bool is_first) {
     out_.token(tokens_.assistant);
-    const bool is_continued = &message == continued_message(conversation_);
-    if (is_thinking_ && (is_continued || (!tools_.empty() && !is_first))) {
+    if (is_thinking_ && !is_first && (message.prefix || !tools_.empty())) {
       out_.token(tokens_.thinking_start);
       out_.text(message.reasoning_content.value_or(""));
-      if (is_continued && message.content.empty()) {
+      if (message.prefix && message.content.empty()) {
         return;
       }
     }
@@ -194,7 +194,8 @@ class V41Renderer {
   }
 
   void end_of_prompt() {
-    if (continued_message(conversation_) == nullptr) {
+    const auto* last = conversation_.messages.empty() ? nullptr : std::get_if<AssistantMessage>(&conversation_.messages.back());
+    if (last == nullptr || !last->prefix) {
       out_.token(tokens_.assistant);
       out_.token(is_thinking_ ? tokens_.thinking_start : tokens_.thinking_end);
     }

@@ -71,8 +71,15 @@ class Match {
  public:
   /// Takes one byte; true when it completes the literal.
   [[nodiscard]] bool advance(const Literal& literal, char byte, SegmentKind kind) {
-    if (matched_ == 0 && (literal.bytes_[0] != byte || byte == '\n')) {
-      return advance_idle(literal, byte);
+    if (matched_ == 0) {
+      if (byte == '\n' && literal.prefix_ == Prefix::newlines) {
+        ++newlines_;
+        return false;
+      }
+      if (literal.bytes_[0] != byte) {
+        newlines_ = 0;
+        return false;
+      }
     }
     return advance_begun(literal, byte, kind);
   }
@@ -83,14 +90,6 @@ class Match {
   [[nodiscard]] std::size_t length() const { return matched_ + newlines_; }
 
  private:
-  [[nodiscard]] bool advance_idle(const Literal& literal, char byte) {
-    if (literal.prefix_ == Prefix::newlines) {
-      newlines_ = byte == '\n' ? newlines_ + 1 : 0;
-      return false;
-    }
-    matched_ = literal.bytes_[0] == byte ? 1 : 0;
-    return matched_ == literal.bytes_.size();
-  }
   [[nodiscard]] bool advance_begun(const Literal& literal, char byte, SegmentKind kind);
   void fall_back(const Literal& literal);
 

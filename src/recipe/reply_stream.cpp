@@ -127,7 +127,10 @@ void ReplyStream::handle(std::span<const Delta> deltas) {
 }
 
 void ReplyStream::handle(const ReasoningText& delta) {
-  reasoning_ += delta.text;
+  has_reasoning_ = has_reasoning_ || !delta.text.empty();
+  if (options_.tokenizer != nullptr) {
+    reasoning_ += delta.text;
+  }
   std::visit([&](auto& generator) { generator.add(delta, logprobs_of(delta.source), events_); }, generator_);
 }
 
@@ -136,7 +139,7 @@ void ReplyStream::handle(const ContentText& delta) {
 }
 
 void ReplyStream::handle(const CallStart& delta) {
-  const bool reasoning_is_empty = options_.opening != ReplyOpening::plain && reasoning_.empty();
+  const bool reasoning_is_empty = options_.opening != ReplyOpening::plain && !has_reasoning_;
   const std::string id = make_call_id(delta.index, reasoning_is_empty, options_.random_bits);
   std::visit([&](auto& generator) { generator.add(delta, id, events_); }, generator_);
 }

@@ -100,7 +100,8 @@ class ReplyStream {
   bool started_ = false;
   std::optional<std::string> fingerprint_;
   Usage usage_;
-  std::string reasoning_;  // all of it, in thinking mode
+  bool has_reasoning_ = false;
+  std::string reasoning_;  // all of it, to count its tokens; only with a tokenizer
   std::uint64_t next_source_ = 1;
   std::deque<SourceLogprobs> logprobs_;  // of segments that deltas to come may name, oldest first
   EventBuffer events_;

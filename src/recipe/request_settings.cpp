@@ -102,6 +102,12 @@ ThinkingStage initial_stage(const Conversation& conversation) {
   return has_reasoning ? ThinkingStage::reasoning_continuation : ThinkingStage::reasoning_start;
 }
 
+/// "json" in any ASCII case.
+bool mentions_json(std::string_view text) {
+  constexpr std::string_view kWord = "json";
+  return !std::ranges::search(text, kWord, [](char a, char b) { return (a | 0x20) == b; }).empty();
+}
+
 }  // namespace
 
 std::span<const Choice<RequestedEffort>> effort_choices() { return kEfforts; }
@@ -151,16 +157,18 @@ std::expected<float, RequestError> resolve_temperature(std::optional<float> requ
   return mode == ThinkingMode::on ? 1.0F : temperature;
 }
 
-std::expected<float, RequestError> resolve_top_p(std::optional<float> requested, ThinkingMode mode, ModelVersion version) {
-  constexpr float kThinkingFloor = 0.95F;
+std::expected<float, RequestError> resolve_top_p(std::optional<float> requested, const Conversation& conversation, ModelVersion version) {
+  constexpr float kThinkingTopP = 0.95F;
   const float top_p = requested.value_or(1.0F);
   if (top_p <= 0.0F || top_p > 1.0F) {
     return reject("Invalid top_p value, the valid range of top_p is (0, 1.0]");
   }
+  const bool is_thinking = conversation.thinking_mode == ThinkingMode::on;
   if (version == ModelVersion::v4) {
-    return mode == ThinkingMode::on ? 1.0F : top_p;
+    const float thinking_top_p = conversation.tools.empty() ? 1.0F : kThinkingTopP;
+    return is_thinking ? thinking_top_p : top_p;
   }
-  return mode == ThinkingMode::on ? std::max(kThinkingFloor, top_p) : 1.0F;
+  return is_thinking ? std::max(kThinkingTopP, top_p) : 1.0F;
 }
 
 std::uint32_t max_tokens_bound(ThinkingMode mode, const ConvertOptions& options) {
@@ -184,9 +192,18 @@ void derive_reply_options(ConvertedRequest& request, const std::optional<json::V
   request.inference.output_constraint = constraint_of(conversation, constraint_schema);
 }
 
-bool mentions_json(std::string_view text) {
-  constexpr std::string_view kWord = "json";
-  return !std::ranges::search(text, kWord, [](char a, char b) { return (a | 0x20) == b; }).empty();
+bool any_content_mentions_json(const Conversation& conversation) {
+  return std::ranges::any_of(conversation.messages, [](const Message& message) {
+    return std::visit(
+        [](const auto& role) {
+          if constexpr (requires { role.content.text; }) {
+            return mentions_json(role.content.text);
+          } else {
+            return mentions_json(role.content);
+          }
+        },
+        message);
+  });
 }
 
 bool marks_empty_thinking(std::string_view call_id) {

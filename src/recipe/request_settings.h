@@ -43,8 +43,9 @@ struct StopSetting {
 
 /// Range check; thinking mode then samples at 1.
 [[nodiscard]] std::expected<float, RequestError> resolve_temperature(std::optional<float> requested, ThinkingMode mode);
-/// Range check, then the value the model version wants.
-[[nodiscard]] std::expected<float, RequestError> resolve_top_p(std::optional<float> requested, ThinkingMode mode, ModelVersion version);
+/// Range check, then the value that the model version wants in this mode, with or without tools in the finished conversation.
+[[nodiscard]] std::expected<float, RequestError> resolve_top_p(std::optional<float> requested, const Conversation& conversation,
+                                                               ModelVersion version);
 
 /// Largest accepted number of reply tokens in this mode.
 [[nodiscard]] std::uint32_t max_tokens_bound(ThinkingMode mode, const ConvertOptions& options);
@@ -54,8 +55,8 @@ struct StopSetting {
 /// `constraint_schema` is the normalised schema of a strict json_schema format; the conversation keeps the original.
 void derive_reply_options(ConvertedRequest& request, const std::optional<json::Value>& constraint_schema);
 
-/// The first letters of `text` spell "json" somewhere, in any ASCII case.
-[[nodiscard]] bool mentions_json(std::string_view text);
+/// Whether some message has the word "json", in any ASCII case, in its content.
+[[nodiscard]] bool any_content_mentions_json(const Conversation& conversation);
 
 /// Whether an assistant call id says that its turn had an empty thinking block.
 [[nodiscard]] bool marks_empty_thinking(std::string_view call_id);

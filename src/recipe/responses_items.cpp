@@ -132,11 +132,7 @@ void append_item(std::string& out, const ResponsesItem& item) {
     case ItemKind::tool_search_call:
       append_member(out, "call_id", item.call_id);
       out += R"(,"execution":"client","arguments":)";
-      if (item.status == ItemStatus::in_progress) {
-        out += "{}";
-      } else {
-        append_parsed_arguments(out, item.text);
-      }
+      append_parsed_arguments(out, item.status == ItemStatus::completed ? std::string_view(item.text) : std::string_view());
       break;
   }
   out += "}";

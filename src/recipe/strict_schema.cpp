@@ -266,7 +266,7 @@ std::expected<Value, RequestError> rebuild_top_level(const Value& schema, EmptyO
 std::expected<Value, RequestError> strict_parameters(const std::optional<Value>& parameters) {
   constexpr Wording kWording{"Invalid tool parameters schema : ", "The top level of the function parameters schema must be an object.",
                              true};
-  if (!parameters || parameters->is_null()) {
+  if (!parameters) {
     return rebuild_top_level(Object{{"type", "object"}}, EmptyObject::allowed, kWording);
   }
   return rebuild_top_level(*parameters, EmptyObject::allowed, kWording);

@@ -8,7 +8,7 @@
 
 namespace deepinfer::recipe {
 
-/// Parameters of a strict tool; missing or null ones become the schema of an empty object.
+/// Parameters of a strict tool; missing ones become the schema of an empty object.
 [[nodiscard]] std::expected<json::Value, RequestError> strict_parameters(const std::optional<json::Value>& parameters);
 
 /// Schema of a strict json_schema response format.

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "base/json.h"
-#include "recipe/json_style.h"
 
 namespace deepinfer::recipe {
 
@@ -69,7 +68,7 @@ void append_parameter(const Markup& markup, std::string_view key, const json::Va
   if (text != nullptr) {
     out.text(*text);
   } else {
-    append_python_json(out.buffer(), value);
+    markup.style().append_json(out.buffer(), value);
   }
   markup.close(markup.style().parameter_tag);
 }
@@ -101,13 +100,13 @@ void append_invoke(const Markup& markup, const ToolCall& call) {
   out.text("\n");
 }
 
-void append_schema_line(PromptBuilder& out, const Tool& tool) {
+void append_schema_line(PromptBuilder& out, const Tool& tool, const MarkupStyle& style) {
   out.text("{\"name\": ");
   json::append_string(out.buffer(), tool.name);
   out.text(", \"description\": ");
   json::append_string(out.buffer(), tool.description.value_or(""));
   out.text(", \"parameters\": ");
-  append_python_json(out.buffer(), tool.parameters);
+  style.append_json(out.buffer(), tool.parameters);
   out.text("}");
 }
 
@@ -133,7 +132,7 @@ void append_tools_text(PromptBuilder& out, std::span<const Tool> tools, const Ma
   bool has_schemas = false;
   for (const Tool& tool : tools) {
     if (!tool.defer_loading) {
-      append_schema_line(out, tool);
+      append_schema_line(out, tool, style);
       out.text("\n");
       has_schemas = true;
     }
@@ -144,13 +143,18 @@ void append_tools_text(PromptBuilder& out, std::span<const Tool> tools, const Ma
   out.text("\nYou MUST strictly follow the above defined tool name and parameter schemas to invoke tool calls.\n");
 }
 
-void append_schema_lines(PromptBuilder& out, std::span<const Tool> tools) {
+void append_schema_lines(PromptBuilder& out, std::span<const Tool> tools, const MarkupStyle& style) {
   std::string_view separator;
   for (const Tool& tool : tools) {
     out.text(separator);
     separator = "\n";
-    append_schema_line(out, tool);
+    append_schema_line(out, tool, style);
   }
+}
+
+void append_schema_format(PromptBuilder& out, const json::Value& schema, const MarkupStyle& style) {
+  out.text("\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n");
+  style.append_json(out.buffer(), schema);
 }
 
 void append_calls(PromptBuilder& out, std::span<const ToolCall> calls, const MarkupStyle& style, const SpecialTokens& tokens) {

@@ -21,7 +21,7 @@ bool is_name_character(char c) {
 bool is_strict(const Tool& tool) { return tool.strict.value_or(false); }
 
 std::expected<json::Value, RequestError> checked_parameters(std::string_view name, std::optional<json::Value> parameters) {
-  if (!parameters || parameters->is_null()) {
+  if (!parameters) {
     return json::Value(json::Object{});
   }
   if (const std::optional<std::string> problem = schema_problem(*parameters)) {
@@ -87,7 +87,7 @@ Verdict apply_tool_choice(Conversation& conversation, std::vector<Tool> tools, c
   if (choice.kind == Kind::named) {
     const auto named = std::ranges::find(tools, choice.name, &Tool::name);
     if (named == tools.end()) {
-      return reject("Invalid value for 'tool_call': no function named '" + choice.name + "' was specified in the 'tools' parameter.");
+      return reject_unknown_function(choice.name);
     }
     Tool kept = std::move(*named);
     tools.clear();
@@ -101,6 +101,33 @@ Verdict apply_tool_choice(Conversation& conversation, std::vector<Tool> tools, c
   }
   conversation.tools = std::move(tools);
   return {};
+}
+
+Tool named_tool(std::string name) {
+  return Tool{.name = std::move(name), .description = std::nullopt, .parameters = {}, .strict = std::nullopt, .defer_loading = false};
+}
+
+void settle_system_tools(Conversation& conversation) {
+  const auto settle = [&conversation](Message& message) {
+    auto* system = std::get_if<SystemMessage>(&message);
+    if (system == nullptr || !system->tools) {
+      return false;
+    }
+    std::vector<Tool> kept;
+    for (const Tool& named : *system->tools) {
+      const auto tool = std::ranges::find(conversation.tools, named.name, &Tool::name);
+      if (tool != conversation.tools.end()) {
+        kept.push_back(*tool);
+      }
+    }
+    system->tools = std::move(kept);
+    return system->tools->empty() && system->content.text.empty();
+  };
+  std::erase_if(conversation.messages, settle);
+}
+
+std::unexpected<RequestError> reject_unknown_function(std::string_view name) {
+  return reject("Invalid value for 'tool_call': no function named '" + std::string(name) + "' was specified in the 'tools' parameter.");
 }
 
 Verdict check_strict_mix(std::span<const Tool> tools, bool has_response_format) {

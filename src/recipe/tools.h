@@ -14,7 +14,7 @@
 
 namespace deepinfer::recipe {
 
-/// A function tool as declared; null and absent parameters are the same.
+/// A function tool as declared. Absent parameters are those of a function without any.
 struct ToolDeclaration {
   std::string name;
   std::optional<std::string> description;
@@ -37,6 +37,15 @@ struct RequestedToolChoice {
 
 /// Puts `tools` and the choice into the conversation. A named choice keeps one tool; required is refused in thinking mode.
 [[nodiscard]] Verdict apply_tool_choice(Conversation& conversation, std::vector<Tool> tools, const RequestedToolChoice& choice);
+
+/// A tool of which only the name matters yet: settle_system_tools() fills it in.
+[[nodiscard]] Tool named_tool(std::string name);
+
+/// Gives the tools that system messages name their full form, once the conversation's tools are known. Names that the tool choice
+/// removed go; a system message that was only there for them goes too.
+void settle_system_tools(Conversation& conversation);
+
+[[nodiscard]] std::unexpected<RequestError> reject_unknown_function(std::string_view name);
 
 /// All tools strict or none; strict ones only without a response format.
 [[nodiscard]] Verdict check_strict_mix(std::span<const Tool> tools, bool has_response_format);

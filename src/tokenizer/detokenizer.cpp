@@ -50,7 +50,7 @@ void Detokenizer::append(TokenId id, std::string& out) {
     return;
   }
   const std::string_view bytes = tokenizer_.bytes(id);
-  if (pending_.empty() && unfinished_bytes(bytes) == 0 && utf8::is_valid(bytes)) {
+  if (pending_.empty() && tokenizer_.is_text(id)) {
     out.append(bytes);
     return;
   }

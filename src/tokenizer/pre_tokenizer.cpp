@@ -204,4 +204,23 @@ std::size_t PreTokenizer::piece_end(std::string_view text, std::size_t begin) co
   return pattern_ == Pattern::deepseek ? deepseek_piece_end(cursor, begin) : gpt2_piece_end(cursor, begin);
 }
 
+std::size_t PreTokenizer::certain_border(std::string_view text, std::size_t from) const {
+  std::size_t at = from;
+  while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) {
+    ++at;  // a character starts at the first byte that continues none
+  }
+  ClassifiedChar previous = classes_->read(text, at);
+  for (at += previous.length_bytes; at < text.size(); at += previous.length_bytes) {
+    const ClassifiedChar next = classes_->read(text, at);
+    const bool is_word_end = (previous.bits & C::kLetter) != 0 && (next.bits & C::kSpace) != 0;
+    const bool is_line_end = (previous.bits & C::kNewline) != 0 && (next.bits & C::kSpace) == 0;
+    const bool is_clause_end = (previous.bits & C::kSymbol) != 0 && previous.length_bytes > 1 && (next.bits & C::kLetter) != 0;
+    if (is_word_end || is_line_end || is_clause_end) {
+      return at;
+    }
+    previous = next;
+  }
+  return text.size();
+}
+
 }  // namespace deepinfer::tokenizer

@@ -22,6 +22,10 @@ class PreTokenizer {
   /// End of the piece that starts at `begin` < text.size(); `begin` must be 0 or the end of a piece. Pieces are never empty.
   [[nodiscard]] std::size_t piece_end(std::string_view text, std::size_t begin) const;
 
+  /// A position greater than `from` that is a piece border whatever comes before and behind: the first that two
+  /// neighbouring characters prove. text.size() when there is none.
+  [[nodiscard]] std::size_t certain_border(std::string_view text, std::size_t from) const;
+
  private:
   Pattern pattern_;
   std::shared_ptr<const CharClasses> classes_;

@@ -1,13 +1,15 @@
 #include "tokenizer/tokenizer.h"
 
+#include <algorithm>
+#include <atomic>
 #include <fstream>
-#include <iterator>
+#include <system_error>
+#include <thread>
 #include <utility>
 
+#include "base/check.h"
 #include "base/utf8.h"
-#include "tokenizer/added_tokens.h"
-#include "tokenizer/byte_pair_encoder.h"
-#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/text_encoder.h"
 #include "tokenizer/tokenizer_file.h"
 #include "tokenizer/vocabulary.h"
 
@@ -15,69 +17,54 @@ namespace deepinfer::tokenizer {
 
 namespace {
 
+/// Shorter parts cost more in threads than they save.
+constexpr std::size_t kMinPartBytes = 1 << 16;
+/// More parts than threads, so that a slow part does not hold up the others.
+constexpr std::size_t kPartsPerThread = 4;
+/// For reserving memory only.
+constexpr std::size_t kTypicalTokenBytes = 5;
+
 Vocabulary vocabulary_of(const TokenizerFile& file) {
   std::vector<bool> is_special(file.spellings.size());
   for (const AddedToken& token : file.added_tokens) {
     is_special[static_cast<std::size_t>(token.id)] = token.is_special;
   }
-  return Vocabulary(file.spellings, std::move(is_special));
+  return Vocabulary(file.spellings, is_special);
 }
 
-enum class Which { normalized, verbatim };
-
-std::optional<AddedTokenFinder> finder_of(const TokenizerFile& file, Which which) {
-  std::vector<ByteTrie::Entry> tokens;
-  for (const AddedToken& token : file.added_tokens) {
-    if (token.is_normalized == (which == Which::normalized)) {
-      tokens.push_back({.text = token.text, .value = token.id});
-    }
+Result<std::string> read_file(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) {
+    return fail(ErrorKind::not_found, "cannot open " + path.string());
   }
-  return AddedTokenFinder::build(tokens);
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (error) {
+    return fail(ErrorKind::io, "cannot read " + path.string() + ": " + error.message());
+  }
+  std::string text(size, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(size));
+  if (!stream) {
+    return fail(ErrorKind::io, "cannot read all of " + path.string());
+  }
+  return text;
 }
 
 }  // namespace
 
 struct Tokenizer::Tables {
-  /// Appends the ids of text without added tokens.
-  void encode_plain(std::string_view text, BytePairEncoder::Scratch& scratch, std::vector<TokenId>& out) const {
-    for (std::size_t begin = 0; begin < text.size();) {
-      const std::size_t end = pre_tokenizer.piece_end(text, begin);
-      encoder.encode(text.substr(begin), end - begin, scratch, out);
-      begin = end;
-    }
-  }
-
-  /// Appends the ids of text in which `finder`'s tokens are cut out; `rest` encodes what is between them.
-  template <class Rest>
-  static void encode_around(const AddedTokenFinder& finder, std::string_view text, std::vector<TokenId>& out, const Rest& rest) {
-    std::size_t begin = 0;
-    while (const std::optional<AddedTokenMatch> match = finder.find_first(text, begin)) {
-      rest(text.substr(begin, match->begin - begin));
-      out.push_back(match->id);
-      begin = match->end;
-    }
-    rest(text.substr(begin));
-  }
-
   Vocabulary vocabulary;
-  BytePairEncoder encoder;
-  PreTokenizer pre_tokenizer;
-  AddedTokenFinder verbatim;    // looked for first
-  AddedTokenFinder normalized;  // looked for in what the others leave over
+  TextEncoder encoder;
 };
 
 Tokenizer::Tokenizer(std::shared_ptr<const Tables> tables) : tables_(std::move(tables)) {}
 
 Result<Tokenizer> Tokenizer::load(const std::filesystem::path& tokenizer_json) {
-  std::ifstream stream(tokenizer_json, std::ios::binary);
-  if (!stream) {
-    return fail(ErrorKind::not_found, "cannot open " + tokenizer_json.string());
+  const Result<std::string> text = read_file(tokenizer_json);
+  if (!text) {
+    return std::unexpected(text.error());
   }
-  const std::string text(std::istreambuf_iterator<char>(stream), {});
-  if (stream.bad()) {
-    return fail(ErrorKind::io, "cannot read " + tokenizer_json.string());
-  }
-  Result<Tokenizer> out = parse(text);
+  Result<Tokenizer> out = parse(*text);
   if (!out) {
     return fail(std::move(out.error()), tokenizer_json.string());
   }
@@ -89,51 +76,70 @@ Result<Tokenizer> Tokenizer::parse(std::string_view tokenizer_json, std::string_
   if (!file) {
     return std::unexpected(file.error());
   }
-  std::optional<AddedTokenFinder> verbatim = finder_of(*file, Which::verbatim);
-  std::optional<AddedTokenFinder> normalized = finder_of(*file, Which::normalized);
-  std::optional<BytePairEncoder> encoder = BytePairEncoder::build(*file);
-  if (!verbatim || !normalized || !encoder) {
-    return fail(ErrorKind::unsupported, "the tokens of the vocabulary are too many or too long");
+  std::optional<TextEncoder> encoder = TextEncoder::build(*file);
+  if (!encoder) {
+    return fail(ErrorKind::unsupported, "the tokens of tokenizer.json are too many or too long");
   }
-  return Tokenizer(
-      std::make_shared<const Tables>(Tables{.vocabulary = vocabulary_of(*file),
-                                            .encoder = std::move(*encoder),
-                                            .pre_tokenizer = PreTokenizer(file->pattern, std::make_shared<const CharClasses>()),
-                                            .verbatim = std::move(*verbatim),
-                                            .normalized = std::move(*normalized)}));
+  return Tokenizer(std::make_shared<const Tables>(Tables{.vocabulary = vocabulary_of(*file), .encoder = std::move(*encoder)}));
 }
 
-std::vector<TokenId> Tokenizer::encode(std::string_view text, AddedTokens mode) const {
-  std::vector<TokenId> out;
-  BytePairEncoder::Scratch scratch;
-  const auto plain = [&](std::string_view part) { tables_->encode_plain(part, scratch, out); };
-  if (mode == AddedTokens::ignore) {
-    plain(text);
-    return out;
+std::vector<TokenId> Tokenizer::encode(std::string_view text, AddedTokens mode) const { return tables_->encoder.encode(text, mode); }
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, AddedTokens mode, std::int32_t num_threads) const {
+  check(num_threads >= 1, "encoding takes at least one thread");
+  if (num_threads == 1 || text.size() < 2 * kMinPartBytes) {
+    return encode(text, mode);
   }
-  Tables::encode_around(tables_->verbatim, text, out,
-                        [&](std::string_view part) { Tables::encode_around(tables_->normalized, part, out, plain); });
+  const std::size_t num_parts = static_cast<std::size_t>(num_threads) * kPartsPerThread;
+  std::vector<std::size_t> borders = tables_->encoder.cuts(text, mode, std::max(kMinPartBytes, text.size() / num_parts));
+  borders.insert(borders.begin(), 0);
+  borders.push_back(text.size());
+  std::vector<std::vector<TokenId>> parts(borders.size() - 1);
+  std::atomic<std::size_t> next_part = 0;
+  const auto work = [&] {
+    for (std::size_t i = next_part++; i < parts.size(); i = next_part++) {
+      parts[i] = encode(text.substr(borders[i], borders[i + 1] - borders[i]), mode);
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    try {
+      while (threads.size() + 1 < std::min(static_cast<std::size_t>(num_threads), parts.size())) {
+        threads.emplace_back(work);
+      }
+    } catch (const std::system_error&) {
+      // The operating system has no thread left: those that there are do the work.
+    }
+    work();
+  }
+  std::vector<TokenId> out;
+  for (const std::vector<TokenId>& part : parts) {
+    out.insert(out.end(), part.begin(), part.end());
+  }
   return out;
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, SpecialTokens mode) const {
+  const Vocabulary& vocabulary = tables_->vocabulary;
   std::string out;
+  out.reserve(ids.size() * kTypicalTokenBytes);
+  bool is_text = true;
   for (const TokenId id : ids) {
-    if (mode == SpecialTokens::keep || !is_special(id)) {
-      out.append(bytes(id));
+    if (mode == SpecialTokens::keep || !vocabulary.is_special(id)) {
+      out.append(vocabulary.bytes(id));
+      is_text = is_text && vocabulary.is_text(id);
     }
   }
-  return utf8::is_valid(out) ? out : utf8::replace_invalid(out);
+  return is_text || utf8::is_valid(out) ? out : utf8::replace_invalid(out);
 }
 
 std::string_view Tokenizer::bytes(TokenId id) const { return tables_->vocabulary.bytes(id); }
 
 std::string Tokenizer::spelling(TokenId id) const { return tables_->vocabulary.spelling(id); }
 
-std::optional<TokenId> Tokenizer::find(std::string_view token) const {
-  const std::optional<TokenId> found = tables_->verbatim.find_exact(token);
-  return found ? found : tables_->normalized.find_exact(token);
-}
+std::optional<TokenId> Tokenizer::find(std::string_view token) const { return tables_->encoder.find(token); }
+
+bool Tokenizer::is_text(TokenId id) const { return tables_->vocabulary.is_text(id); }
 
 bool Tokenizer::is_special(TokenId id) const { return tables_->vocabulary.is_special(id); }
 

@@ -36,6 +36,8 @@ class Tokenizer {
   /// Ids of `text`, which is expected to be UTF-8; bytes that are not are encoded as the bytes they are.
   /// Adds no begin-of-sentence token. Time linear in the text.
   [[nodiscard]] std::vector<TokenId> encode(std::string_view text, AddedTokens mode) const;
+  /// The same ids, a long text by up to `num_threads` ≥ 1 threads.
+  [[nodiscard]] std::vector<TokenId> encode(std::string_view text, AddedTokens mode, std::int32_t num_threads) const;
 
   /// Text of `ids`: their bytes with ill-formed UTF-8 replaced by U+FFFD. Ids without a token count as empty.
   [[nodiscard]] std::string decode(std::span<const TokenId> ids, SpecialTokens mode) const;
@@ -50,6 +52,9 @@ class Tokenizer {
   [[nodiscard]] std::optional<TokenId> find(std::string_view token) const;
 
   [[nodiscard]] bool is_special(TokenId id) const;
+
+  /// Whether the bytes of a token are well-formed UTF-8 by themselves; true for ids without a token.
+  [[nodiscard]] bool is_text(TokenId id) const;
 
   /// Largest id + 1.
   [[nodiscard]] std::int32_t vocab_size() const;

@@ -1,0 +1,97 @@
+// Laws of prompts that no recorded case states on its own.
+#include "recipe/render.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "recipe/convert.h"
+#include "recipe/test_tokenizer.h"
+
+namespace deepinfer::recipe {
+namespace {
+
+using testing::deepseek_v41;
+
+/// Every spelling that a prompt can hold as a control token.
+std::string all_spellings() {
+  const SpecialTokens tokens;
+  return tokens.bos + tokens.eos + tokens.thinking_start + tokens.thinking_end + tokens.system + tokens.user + tokens.assistant +
+         tokens.latest_reminder + tokens.dsml + tokens.image;
+}
+
+Conversation hostile_conversation() {
+  const std::string text = all_spellings();
+  Conversation out;
+  out.tools.push_back(Tool{.name = text, .description = text, .parameters = json::Object{{text, text}}, .strict = std::nullopt});
+  out.messages.emplace_back(SystemMessage{.content = {.text = text, .images = {}, .placeholders = {}}, .tools = std::nullopt});
+  out.messages.emplace_back(UserMessage{{.text = text, .images = {}, .placeholders = {}}});
+  out.messages.emplace_back(AssistantMessage{
+      .content = text, .reasoning_content = text, .tool_calls = std::vector<ToolCall>{{.id = "c", .name = text, .arguments = text}}});
+  out.messages.emplace_back(ToolMessage{.content = {.text = text, .images = {}, .placeholders = {}}, .tool_call_id = "c"});
+  out.messages.emplace_back(LatestReminderMessage{text});
+  out.response_format = JsonSchemaFormat{json::Object{{"title", text}}};
+  return out;
+}
+
+TEST(Render, UserTextNeverBecomesAControlToken) {
+  for (const ModelVersion version : {ModelVersion::v4, ModelVersion::v4_1}) {
+    const Conversation conversation = hostile_conversation();
+    const Prompt prompt = render(conversation, version);
+    const Result<std::vector<TokenId>> ids = encode_prompt(prompt, deepseek_v41());
+    ASSERT_TRUE(ids.has_value()) << ids.error().message;
+    const auto is_control = [](TokenId id) {
+      return deepseek_v41().is_special(id) || deepseek_v41().find(deepseek_v41().bytes(id)).has_value();
+    };
+    EXPECT_EQ(std::ranges::count_if(*ids, is_control), std::ssize(prompt.special_ranges));
+  }
+}
+
+TEST(Render, RangesAreAscendingAndHoldSpellings) {
+  for (const ModelVersion version : {ModelVersion::v4, ModelVersion::v4_1}) {
+    const Conversation conversation = hostile_conversation();
+    const Prompt prompt = render(conversation, version);
+    std::size_t end = 0;
+    for (const SpecialRange& range : prompt.special_ranges) {
+      ASSERT_LE(end, range.begin);
+      ASSERT_LT(range.begin, range.end);
+      EXPECT_TRUE(deepseek_v41().find(prompt.text.substr(range.begin, range.end - range.begin)).has_value());
+      end = range.end;
+    }
+    EXPECT_LE(end, prompt.text.size());
+  }
+}
+
+TEST(Render, ImagesFollowTheirPlaceholdersWhenResultsAreSorted) {
+  const auto result = [](std::string id) {
+    const SpecialTokens tokens;
+    ImageSource image{.kind = ImageKind::url, .data = "http://" + id, .detail = ImageDetail::high, .path = ""};
+    return ToolMessage{
+        .content = {.text = tokens.image, .images = {std::move(image)}, .placeholders = {{.begin = 0, .end = tokens.image.size()}}},
+        .tool_call_id = std::move(id)};
+  };
+  Conversation conversation;
+  conversation.messages.emplace_back(UserMessage{{.text = "x", .images = {}, .placeholders = {}}});
+  conversation.messages.emplace_back(AssistantMessage{
+      .content = "",
+      .reasoning_content = std::nullopt,
+      .tool_calls = std::vector<ToolCall>{{.id = "a", .name = "f", .arguments = "{}"}, {.id = "b", .name = "f", .arguments = "{}"}}});
+  conversation.messages.emplace_back(result("b"));
+  conversation.messages.emplace_back(result("a"));
+  const Prompt prompt = render(conversation, ModelVersion::v4_1);
+  ASSERT_EQ(prompt.images.size(), 2U);
+  EXPECT_EQ(prompt.images[0]->data, "http://a");
+  EXPECT_EQ(prompt.images[1]->data, "http://b");
+}
+
+TEST(Render, AMissingControlTokenIsAnError) {
+  const Conversation conversation = hostile_conversation();
+  SpecialTokens tokens;
+  tokens.user = "<no such token>";
+  const Result<std::vector<TokenId>> ids = encode_prompt(render(conversation, ModelVersion::v4_1, tokens), deepseek_v41());
+  ASSERT_FALSE(ids.has_value());
+  EXPECT_EQ(ids.error().kind, ErrorKind::not_found);
+}
+
+}  // namespace
+}  // namespace deepinfer::recipe
