@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, runs the tests. The README's test command; .ci/run calls exactly this.
-# Usage: ./scripts/test.sh              include table, headers, unit tests, goldens, laws, official clients
-#        ./scripts/test.sh sanitizers   the same, then every room again under ASan and UBSan, engine and server under TSan
+# Usage: ./scripts/test.sh          include table, unit tests, goldens, laws
+#        ./scripts/test.sh full     the same, then every header alone, the official clients, every room again under ASan and UBSan,
+#                                   engine and server under TSan
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/packages.sh
@@ -17,17 +18,21 @@ configure() {  # preset
 install_packages "${build_packages[@]}" "${test_packages[@]}"
 mkdir -p build
 
-stage "include table and headers"
-python3 tools/check_includes.py --headers --jobs "$jobs"
+stage "include table"
+python3 tools/check_includes.py
 
 stage "building"
 configure dev
 cmake --build --preset dev -j "$jobs"
-stage "official clients against deepinfer serve"
-tests/clients/run.sh build/dev/bin/deepinfer
 stage "tests"
 ctest --test-dir build/dev --output-on-failure --no-tests=error -j "$jobs"
-[ "${1:-}" = sanitizers ] || { stage "all tests passed"; exit 0; }
+[ "${1:-}" = full ] || { stage "all tests passed"; exit 0; }
+
+stage "every header alone"
+python3 tools/check_includes.py --headers --jobs "$jobs"
+
+stage "official clients against deepinfer serve"
+tests/clients/run.sh build/dev/bin/deepinfer
 
 stage "building with AddressSanitizer and UndefinedBehaviorSanitizer"
 configure asan

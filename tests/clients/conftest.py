@@ -14,7 +14,7 @@ import urllib.request
 import openai
 import pytest
 
-PROGRAM = os.environ.get("DEEPINFER_PROGRAM", str(pathlib.Path(__file__).parents[2] / "build/dev/bin/deepinfer"))
+PROGRAM = os.environ.get("PROGRAM_UNDER_TEST", str(pathlib.Path(__file__).parents[2] / "build/dev/bin/deepinfer"))
 MODEL = "nano"
 PATIENCE = 60  # seconds, on a machine that is busy with other things
 

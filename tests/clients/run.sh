@@ -11,4 +11,4 @@ if ! cmp -s requirements.txt "$venv/installed.txt"; then
   "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement requirements.txt
   cp requirements.txt "$venv/installed.txt"
 fi
-DEEPINFER_PROGRAM=$program exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@" .
+PROGRAM_UNDER_TEST=$program exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@" .

@@ -162,7 +162,7 @@ def test_greedy_samples_of_the_reference(client, sample):
     """The reference's greedy text, up to the first place where its own two best tokens were nearly equal."""
     request = {"model": MODEL, "messages": sample["messages"], "temperature": 0, "max_tokens": sample["params"]["max_tokens"], "extra_body": {"thinking": {"type": "disabled"}}}
     if sample["tools"]:
-        request["tools"] = sample["tools"]
+        request["tools"] = [{"type": "function", "function": tool} for tool in sample["tools"]]
     if sample["tool_choice"]:
         request["tool_choice"] = sample["tool_choice"]
     if sample["schema"]:

@@ -14,7 +14,7 @@ def messages(server):
 
 
 def plain(text: str, **more) -> dict:
-    return {"model": MODEL, "max_tokens": 200, "messages": [{"role": "user", "content": text}], "temperature": 0, "thinking": {"type": "disabled"}, **more}
+    return {"model": MODEL, "max_tokens": 200, "messages": [{"role": "user", "content": text}], "thinking": {"type": "disabled"}, "extra_body": {"temperature": 0}, **more}
 
 
 def test_a_plain_request(messages):
