@@ -1,3 +1,4 @@
+// Tokens pass through held_back_ on their way to the sink; without stop strings they leave it at once.
 #include "engine/live_request.h"
 
 #include <iterator>

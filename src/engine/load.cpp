@@ -1,3 +1,4 @@
+// Cheap checks first: configuration, options and memory arithmetic, tokenizer, tensors, values; only then the model is made.
 #include "engine/load.h"
 
 #include <algorithm>

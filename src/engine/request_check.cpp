@@ -1,3 +1,4 @@
+// The order of the checks is that of the request's fields; the first problem is the answer.
 #include "engine/request_check.h"
 
 #include <algorithm>

@@ -21,10 +21,11 @@ class FakeModel {
   static constexpr std::int32_t kRing = 3;  // rows of a slot
   static constexpr std::int32_t kNoToken = -1;
 
-  FakeModel(kvcache::CacheGeometry geometry, std::int32_t vocab_size) : geometry_(geometry), vocab_size_(vocab_size) {
-    rows_.resize(static_cast<std::size_t>(geometry.num_blocks * geometry.positions_per_block), kNoToken);
-    rings_.resize(static_cast<std::size_t>(geometry.num_slots * kRing));
-  }
+  FakeModel(kvcache::CacheGeometry geometry, std::int32_t vocab_size)
+      : geometry_(geometry),
+        vocab_size_(vocab_size),
+        rows_(static_cast<std::size_t>(geometry.num_blocks * geometry.positions_per_block), kNoToken),
+        rings_(static_cast<std::size_t>(geometry.num_slots * kRing)) {}
 
   /// A history with this token has logits that are not numbers.
   TokenId bad_token{kNoToken};
