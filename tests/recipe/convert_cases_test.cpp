@@ -1,6 +1,7 @@
 // The recorded answers of the official package to conversion, rendering and encoding.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 
 #include "recipe/official_answers.h"
