@@ -246,13 +246,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// nullopt when `body` is complete.
   asio::awaitable<std::optional<Next>> receive_body(Parser& parser, std::string& body) {
     BodyBudget budget(shared_);
-    arm(shared_.options.body_timeout);
     if (!parser.is_done() && lower_case(record_.head.header("expect")) == "100-continue") {
       const bool sent = co_await write_all("HTTP/1.1 100 Continue\r\n\r\n");
       if (!sent) {
         co_return Next::close;
       }
     }
+    arm(shared_.options.body_timeout);
     std::vector<char> piece(parser.is_done() ? 0 : kReadBytes);
     while (!parser.is_done()) {
       auto& target = parser.get().body();
@@ -354,7 +354,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
       if (error) {
         if (!stops_watching_ && exchange_) {
           exchange_->abandon(Abandonment::client_gone);
-          socket_.cancel(ignored_);
+          if (exchange_->is_abandoned()) {  // else the whole reply is on its way
+            socket_.cancel(ignored_);
+          }
         }
         break;
       }

@@ -253,6 +253,14 @@ TEST(HttpServer, SlowBodiesAreCutOff) {
   EXPECT_EQ(client.response().status, 408);
 }
 
+TEST(HttpServer, ABodyThatWasAskedForHasADeadlineToo) {
+  Bench bench({.body_timeout = 200ms});
+  LoopbackClient client(bench.server->port());
+  client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  ASSERT_TRUE(client.receive_until("100 Continue\r\n\r\n"));
+  EXPECT_TRUE(client.receive_until("408"));
+}
+
 TEST(HttpServer, AnIdleConnectionIsClosed) {
   Bench bench({.idle_timeout = 100ms});
   LoopbackClient fresh(bench.server->port());

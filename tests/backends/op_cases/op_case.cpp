@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "backends/cpu/block_codecs.h"
 #include "base/check.h"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::size_t kGuardBytes = 256;
 constexpr std::byte kGuard{0xA5};
+constexpr std::int64_t kPoisonedColumn = 5;
 
 }  // namespace
 
@@ -41,10 +43,12 @@ std::vector<float> random_floats(std::uint32_t tensor, std::span<const std::int3
   std::vector<float> out;
   out.reserve(rows.size() * static_cast<std::size_t>(width));
   for (const std::int32_t row : rows) {
-    std::mt19937 random = row_random(tensor, row);
+    std::mt19937 random = row_random(tensor, row % kPoisoned);
     std::normal_distribution<float> normal(0.0F, scale);
+    const bool poisoned = row >= kPoisoned && tensor == kRowInput;
     for (std::int64_t i = 0; i < width; ++i) {
-      out.push_back(normal(random));
+      const float value = normal(random);
+      out.push_back(poisoned && i == kPoisonedColumn ? std::numeric_limits<float>::quiet_NaN() : value);
     }
   }
   return out;
@@ -61,7 +65,7 @@ std::vector<std::int32_t> random_integers(std::uint32_t tensor, std::span<const 
                                           std::int32_t high) {
   std::vector<std::int32_t> out;
   for (const std::int32_t row : rows) {
-    std::mt19937 random = row_random(tensor, row);
+    std::mt19937 random = row_random(tensor, row % kPoisoned);
     std::uniform_int_distribution<std::int32_t> uniform(low, high);
     for (std::int64_t i = 0; i < width; ++i) {
       out.push_back(uniform(random));

@@ -96,6 +96,10 @@ struct OpCase {
 
 // --- random content -----------------------------------------------------------------------------------------------
 
+/// Row id kPoisoned + i is row i with one NaN in tensor kRowInput. For operations whose rows have no positions.
+inline constexpr std::int32_t kPoisoned = 1 << 20;
+inline constexpr std::uint32_t kRowInput = 1;
+
 /// A generator for one row of one tensor.
 [[nodiscard]] std::mt19937 row_random(std::uint32_t tensor, std::int64_t row);
 

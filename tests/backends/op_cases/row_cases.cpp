@@ -19,7 +19,7 @@ double rows_of(std::span<const std::int32_t> rows) { return static_cast<double>(
 std::vector<std::int32_t> positions_of(std::span<const std::int32_t> rows) {
   std::vector<std::int32_t> out;
   for (const std::int32_t row : rows) {
-    out.push_back(row * 37 % 1009);
+    out.push_back(row % kPoisoned * 37 % 1009);
   }
   return out;
 }
@@ -46,7 +46,7 @@ OpCase rms_norm_case(std::int32_t width, std::int32_t stride) {
     const std::size_t count = rows.size() * static_cast<std::size_t>(width);
     std::vector<bf16> x = random_bf16(1, rows, stride, 3.0F);
     for (std::size_t r = 0; r < rows.size(); ++r) {
-      if (rows[r] % 7 == 2) {  // an all-zero row stays zero
+      if (rows[r] % kPoisoned % 7 == 2) {  // an all-zero row stays zero
         std::fill_n(x.begin() + static_cast<std::ptrdiff_t>(r) * stride, stride, bf16{});
       }
     }

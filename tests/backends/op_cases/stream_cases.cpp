@@ -15,7 +15,7 @@ double rows_of(std::span<const std::int32_t> rows) { return static_cast<double>(
 std::vector<std::uint8_t> image_flags(std::span<const std::int32_t> rows) {
   std::vector<std::uint8_t> out;
   for (const std::int32_t row : rows) {
-    out.push_back(row % 3 == 1 ? 1 : 0);
+    out.push_back(row % kPoisoned % 3 == 1 ? 1 : 0);
   }
   return out;
 }

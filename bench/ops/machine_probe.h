@@ -1,0 +1,16 @@
+// What this machine can do at most, measured: the denominators of every "% of floor".
+#pragma once
+
+#include <cstdint>
+
+namespace deepinfer::bench {
+
+struct MachineLimits {
+  double bytes_per_second = 0;  ///< reading memory far larger than the caches
+  double flops_per_second = 0;  ///< fp32 multiply-adds in registers, two FLOP each
+};
+
+/// Best of several short runs on `num_threads` threads together.
+[[nodiscard]] MachineLimits probe_machine(std::int32_t num_threads);
+
+}  // namespace deepinfer::bench

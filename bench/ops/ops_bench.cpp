@@ -1,0 +1,136 @@
+// Usage: ops_bench [THREADS] [FILTER]
+// Every operation at nano and real sizes for several numbers of rows: time, bytes and FLOPs it needs, GB/s, GFLOP/s, and how close it comes
+// to the floor max(bytes / bandwidth, FLOPs / peak), both measured in the same run (docs/kernels.md section 2). More than 100 % means that
+// the operands came from caches. Best of several batches.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/cpu_device.h"
+#include "backends/op_cases/builders.h"
+#include "machine_probe.h"
+
+namespace deepinfer::bench {
+namespace {
+
+using test::OpCase;
+
+constexpr double kBatchSeconds = 0.02;
+constexpr int kBatches = 7;
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Seconds of one run: best mean of several batches.
+double measure(const test::PreparedOp& op, Ops& ops) {
+  Stream& stream = op.memory->stream();
+  const auto begin = std::chrono::steady_clock::now();
+  op.run(ops, stream);
+  const auto repeats = static_cast<int>(std::clamp(kBatchSeconds / std::max(seconds_since(begin), 1e-7), 1.0, 100000.0));
+  double best = 1e9;
+  for (int batch = 0; batch < kBatches; ++batch) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < repeats; ++i) {
+      op.run(ops, stream);
+    }
+    best = std::min(best, seconds_since(start) / repeats);
+  }
+  return best;
+}
+
+/// The operations of one forward of the nano model (models/nano/config.json).
+std::vector<OpCase> nano_cases() {
+  using namespace test;
+  constexpr StreamShape kStreams = {4, 256};
+  constexpr HeadShape kHeads = {8, 64, 16};
+  constexpr HeadShape kIndex = {8, 32, 16};
+  return {embed_case(kStreams),
+          mix_case(kStreams),
+          collapse_norm_case(kStreams),
+          expand_case(kStreams),
+          linear_q8_case({WeightFormat::fp8, 1, 128, 256}),
+          rms_norm_case(128, 128),
+          linear_q8_case({WeightFormat::fp8, 1, 512, 128}),
+          linear_q8_case({WeightFormat::fp8, 1, 64, 256}),
+          rotate_case(kHeads),
+          window_rows_case({1, 64, 16}),
+          linear_bf16_case(64, 256, LinearResult::f32),
+          compress_pairs_case({1, 64, 16}),
+          store_index_keys_case({1, 32, 16}),
+          store_compressed_case({1, 64, 16}),
+          index_select_case({.head = kIndex, .ratio = 1, .top_k = 64, .first_position = 1000}),
+          index_select_case({.head = kIndex,
+                             .ratio = 1,
+                             .top_k = 64,
+                             .first_position = 1000,
+                             .mode = CandidateMode::restrict,
+                             .block_size = 8,
+                             .top_blocks = 32}),
+          attend_case({.head = kHeads, .window = 32}),
+          attend_case({.head = kHeads, .window = 32, .top_k = 64, .ratio = 1, .first_position = 1000}),
+          linear_q8_case({WeightFormat::fp8, 4, 64, 128}),
+          linear_q8_case({WeightFormat::fp8, 1, 256, 256}),
+          route_case({256, 64, 24, 6}),
+          moe_case({256, 64, 24, 6}),
+          engram_gather_case({6, 32}),
+          linear_q8_case({WeightFormat::fp8, 1, 1280, 192}),
+          engram_gate_case(kStreams),
+          linear_bf16_case(8192, 256, LinearResult::f32)};
+}
+
+/// The heaviest operations at the sizes of the released model; twelve experts stand for 384.
+std::vector<OpCase> real_cases() {
+  using namespace test;
+  constexpr StreamShape kStreams = {4, 5120};
+  return {mix_case(kStreams),
+          collapse_norm_case(kStreams),
+          expand_case(kStreams),
+          linear_q8_case({WeightFormat::fp8, 1, 1280, 5120}),
+          linear_q8_case({WeightFormat::fp8, 1, 32768, 1280}),
+          linear_q8_case({WeightFormat::fp8, 8, 1024, 4096}),
+          linear_q8_case({WeightFormat::fp8, 1, 5120, 8192}),
+          attend_case({.head = {64, 512, 64}, .window = 128, .top_k = 512, .ratio = 1, .first_position = 1000}),
+          index_select_case({.head = {32, 128, 64}, .ratio = 1, .top_k = 512, .first_position = 1900}),
+          route_case({5120, 2304, 384, 6}),
+          moe_case({5120, 2304, 12, 6}),
+          linear_bf16_case(16384, 5120, LinearResult::f32)};
+}
+
+void print_cases(const std::vector<OpCase>& cases, const std::vector<std::int32_t>& row_counts, const std::string& filter, Device& device,
+                 const MachineLimits& limits) {
+  for (const OpCase& op_case : cases) {
+    const std::string name = op_case.op + " " + op_case.shape;
+    if (name.find(filter) == std::string::npos) {
+      continue;
+    }
+    for (const std::int32_t count : row_counts) {
+      const test::PreparedOp op = op_case.prepare(device, test::first_rows(count));
+      const double seconds = measure(op, device.ops());
+      const double floor = std::max(op.bytes / limits.bytes_per_second, op.flops / limits.flops_per_second);
+      std::printf("%-72s %5d %10.2f %10.1f %10.1f %8.1f %8.1f %7.1f\n", name.c_str(), count, seconds * 1e6, op.bytes * 1e-3,
+                  op.flops * 1e-3, op.bytes / seconds * 1e-9, op.flops / seconds * 1e-9, 100 * floor / seconds);
+      std::fflush(stdout);
+    }
+  }
+}
+
+int run(int argc, char** argv) {
+  const std::unique_ptr<Device> device = cpu::make_device({.num_threads = argc > 1 ? std::atoi(argv[1]) : 0});
+  const std::string filter = argc > 2 ? argv[2] : "";
+  const MachineLimits limits = probe_machine(device->info().num_threads);
+  std::printf("%s, %d threads: %.1f GB/s, %.1f GFLOP/s\n", device->info().description.c_str(), device->info().num_threads,
+              limits.bytes_per_second * 1e-9, limits.flops_per_second * 1e-9);
+  std::printf("%-72s %5s %10s %10s %10s %8s %8s %7s\n", "operation", "rows", "us", "KB", "KFLOP", "GB/s", "GFLOP/s", "% floor");
+  print_cases(nano_cases(), {1, 6, 64, 512}, filter, *device, limits);
+  print_cases(real_cases(), {1, 6, 64}, filter, *device, limits);
+  return 0;
+}
+
+}  // namespace
+}  // namespace deepinfer::bench
+
+int main(int argc, char** argv) { return deepinfer::bench::run(argc, argv); }
