@@ -36,7 +36,7 @@ class TokenSegments {
   /// `tokenizer` must outlive the object.
   explicit TokenSegments(const tokenizer::Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
-  /// Adds the ids of one chunk. `logprobs`: one per id, or null when the chunk has none.
+  /// Adds the ids of one chunk. `logprobs`: one per id, or null when the chunk has none. Both must outlive the calls of take().
   /// Afterwards take() until it gives nothing; ids whose text is incomplete then wait for the next chunk.
   void push(std::span<const TokenId> ids, const std::vector<TokenLogprob>* logprobs);
 
