@@ -1,6 +1,6 @@
 // Usage: ops_bench [THREADS] [FILTER]
 // Every operation at nano and real sizes for several numbers of rows: time, bytes and FLOPs it needs, GB/s, GFLOP/s, and how close it comes
-// to the floor max(bytes / bandwidth, FLOPs / peak), both measured in the same run (docs/kernels.md section 2). More than 100 % means that
+// to the floor max(bytes / bandwidth, FLOPs / peak), both measured in the same run (docs/spec/kernels.md section 2). More than 100 % means that
 // the operands came from caches. Best of several batches.
 #include <algorithm>
 #include <chrono>

@@ -1,6 +1,6 @@
 // The closed list of operations the model calls: plain parameter structs and the abstract Ops.
-// Every pointer is device memory. Formulas: docs/model.md (section numbers below). Parses as C++20: device code includes it.
-// Rules for every implementation: an output row is a function of its own row and the weights only (docs/kernels.md section 6);
+// Every pointer is device memory. Formulas: docs/spec/model.md (section numbers below). Parses as C++20: device code includes it.
+// Rules for every implementation: an output row is a function of its own row and the weights only (docs/spec/kernels.md section 6);
 // sums run in an order fixed by the shape, never by the number of rows or threads; num_rows == 0 does nothing.
 #pragma once
 

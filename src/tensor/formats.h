@@ -1,6 +1,6 @@
 // Number formats of the model, one value at a time: bf16, E4M3, E2M1, UE8M0 and the power-of-two scale P2.
 // These scalar forms define the codes; block quantisers and vector forms in backends/ must agree bit for bit.
-// Source: docs/model.md section 4.1-4.3. Parses as C++20: device code includes it.
+// Source: docs/spec/model.md section 4.1-4.3. Parses as C++20: device code includes it.
 #pragma once
 
 #include <bit>
@@ -30,7 +30,7 @@ struct bf16 {
 inline constexpr float kE4M3Max = 448.0F;
 inline constexpr float kE2M1Max = 6.0F;
 
-/// Elements that share one scale (docs/model.md 4.3).
+/// Elements that share one scale (docs/spec/model.md 4.3).
 inline constexpr std::int32_t kQ8Group = 32;
 inline constexpr std::int32_t kQ4IndexGroup = 32;
 inline constexpr std::int32_t kQ4KvGroup = 16;

@@ -16,7 +16,7 @@
 namespace deepinfer::weights {
 
 inline constexpr std::size_t kLengthPrefixBytes = 8;
-/// A header must be shorter (docs/model.md section 8).
+/// A header must be shorter (docs/spec/model.md section 8).
 inline constexpr std::size_t kHeaderLimitBytes = 100'000'000;
 
 /// One tensor of a header. `offset` counts from the end of the header.

@@ -1,4 +1,4 @@
-// The contract table: each fast implementation against the reference kernels (docs/kernels.md section 8), and the laws of batch
+// The contract table: each fast implementation against the reference kernels (docs/spec/kernels.md section 8), and the laws of batch
 // invariance (section 6): a row alone equals the row among others, for any number of threads and on any instruction set, bit for bit.
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ double l2_limit(Closeness closeness) {
   return 0;
 }
 
-/// Largest accepted error of one value: the order class of docs/kernels.md section 8, or one step of a code.
+/// Largest accepted error of one value: the order class of docs/spec/kernels.md section 8, or one step of a code.
 double element_limit(Closeness closeness, float expected, double largest, std::int32_t sum_length) {
   const double order = sum_length * 0x1p-22 * largest;
   switch (closeness) {

@@ -1,4 +1,4 @@
-// Codes against the vectors of docs/model.md section 14 and against exhaustive nearest-value searches.
+// Codes against the vectors of docs/spec/model.md section 14 and against exhaustive nearest-value searches.
 // The goldens of the reference (codecs.json) are checked with the quantisers in tests/backends.
 #include "tensor/formats.h"
 

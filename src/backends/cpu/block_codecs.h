@@ -1,4 +1,4 @@
-// Block quantisers of the model over one row of bf16 values: Q8, Q4i, Q4k (docs/model.md 4.3), one value at a time.
+// Block quantisers of the model over one row of bf16 values: Q8, Q4i, Q4k (docs/spec/model.md 4.3), one value at a time.
 // They define the codes of the CPU back end; vector forms must agree bit for bit. Not here: single formats (tensor/formats.h).
 #pragma once
 

@@ -19,7 +19,7 @@ template <class T>
 
 [[nodiscard]] inline bf16 round_bf16(double x) { return to_bf16(static_cast<float>(x)); }
 
-/// y = bf16(x * rsqrt(mean(x^2) + eps) * weight) over `width` values (docs/model.md 4.5). y may be x.
+/// y = bf16(x * rsqrt(mean(x^2) + eps) * weight) over `width` values (docs/spec/model.md 4.5). y may be x.
 inline void rms_norm_row(const bf16* x, const bf16* weight, std::int32_t width, float eps, bf16* y) {
   double sum = 0;
   for (std::int32_t i = 0; i < width; ++i) {
@@ -33,7 +33,7 @@ inline void rms_norm_row(const bf16* x, const bf16* weight, std::int32_t width, 
 
 enum class Direction : std::uint8_t { forward, inverse };
 
-/// Rotates `rope_dim` values in place as interleaved pairs (docs/model.md 4.6). cos, sin: [rope_dim / 2].
+/// Rotates `rope_dim` values in place as interleaved pairs (docs/spec/model.md 4.6). cos, sin: [rope_dim / 2].
 inline void rotate_pairs(bf16* x, const float* cos, const float* sin, std::int32_t rope_dim, Direction direction) {
   for (std::int32_t i = 0; i < rope_dim / 2; ++i) {
     const float c = cos[i];

@@ -1,4 +1,4 @@
-// Weights of the model as device pointers, layer by layer. Names and formats: docs/model.md section 8.
+// Weights of the model as device pointers, layer by layer. Names and formats: docs/spec/model.md section 8.
 // The checkpoint was validated before (inventory.h); a tensor that is missing here is a broken invariant.
 #pragma once
 

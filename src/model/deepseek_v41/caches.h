@@ -1,4 +1,4 @@
-// The packed caches behind block ids and slots, in production layout (docs/model.md section 9).
+// The packed caches behind block ids and slots, in production layout (docs/spec/model.md section 9).
 // Not here: which request owns which block (kvcache).
 #pragma once
 

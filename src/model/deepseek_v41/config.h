@@ -1,4 +1,4 @@
-// The numbers of a DeepSeek-V4.1 model, read from config.json and checked (docs/model.md section 2), and what follows from them:
+// The numbers of a DeepSeek-V4.1 model, read from config.json and checked (docs/spec/model.md section 2), and what follows from them:
 // the role of every layer (section 3) and the derived Engram table sizes (5.6.2). Fields carry the names of the JSON keys.
 // Layers are counted from 0; the drafter blocks follow the backbone: drafter block i is layer num_hidden_layers + i.
 // Not here: tensors (inventory.h), bytes (memory_plan.h), Engram multipliers and rows (engram_hash.h).
@@ -15,7 +15,7 @@
 
 namespace deepinfer::model {
 
-/// YaRN (docs/model.md 4.6): positions are stretched by `factor` beyond the original length.
+/// YaRN (docs/spec/model.md 4.6): positions are stretched by `factor` beyond the original length.
 struct RopeScaling {
   double factor = 1;
   double beta_fast = 32;
@@ -119,7 +119,7 @@ struct Config {
   [[nodiscard]] std::int32_t kv_source(std::int32_t layer) const;
   /// The layer whose index list `layer` uses; its ratio must be > 0.
   [[nodiscard]] std::int32_t index_source(std::int32_t layer) const;
-  /// An index source that scores only rows inside the candidate blocks ("re-index" in docs/model.md section 3).
+  /// An index source that scores only rows inside the candidate blocks ("re-index" in docs/spec/model.md section 3).
   [[nodiscard]] bool uses_candidates(std::int32_t layer) const;
   /// Place of `layer` in engram_layer_ids or in dspark_target_layer_ids; nullopt when it is not there.
   [[nodiscard]] std::optional<std::int32_t> engram_place(std::int32_t layer) const;
@@ -144,7 +144,7 @@ struct Config {
 [[nodiscard]] Result<Config> parse_config_text(std::string_view text, std::string_view origin);
 [[nodiscard]] Result<Config> parse_config(const json::Value& root, std::string_view origin);
 
-/// Table sizes of every Engram layer: the primes of (layer, n, head), n = 2 first (docs/model.md 5.6.2).
+/// Table sizes of every Engram layer: the primes of (layer, n, head), n = 2 first (docs/spec/model.md 5.6.2).
 /// Result [engram_layer_ids][engram_lookups()]; a row sums to the number of table rows.
 [[nodiscard]] std::vector<std::vector<std::int32_t>> engram_primes(const Config& config);
 

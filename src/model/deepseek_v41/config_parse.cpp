@@ -1,4 +1,4 @@
-// Reading config.json: every check of docs/model.md section 2.
+// Reading config.json: every check of docs/spec/model.md section 2.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -30,7 +30,7 @@ constexpr NumberBounds kTheta{1, 1e12};
 constexpr double kSmallestEps = 1.2e-38;
 
 /// Quantised groups along an axis: 32 elements share one scale
-/// (docs/model.md 4.3, 8).
+/// (docs/spec/model.md 4.3, 8).
 constexpr std::int32_t kGroup = 32;
 constexpr std::string_view kMultipleOfGroup = "must be a multiple of 32";
 

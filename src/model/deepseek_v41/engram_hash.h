@@ -1,4 +1,4 @@
-// Engram row numbers: which table rows an n-gram of token classes reads (docs/model.md 5.6.2, 5.6.3).
+// Engram row numbers: which table rows an n-gram of token classes reads (docs/spec/model.md 5.6.2, 5.6.3).
 // A pure function of token ids; the tables themselves are looked up by the device.
 #pragma once
 

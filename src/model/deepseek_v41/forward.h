@@ -1,4 +1,4 @@
-// One forward pass, layer by layer: reads top to bottom like docs/model.md section 12.
+// One forward pass, layer by layer: reads top to bottom like docs/spec/model.md section 12.
 // Borrows weights, caches, tables and workspace from the model; holds no state between passes.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Which tensors a model has (docs/model.md section 8), and whether a checkpoint holds exactly these.
+// Which tensors a model has (docs/spec/model.md section 8), and whether a checkpoint holds exactly these.
 // Not here: the container format (weights/checkpoint.h), values (weights/value_check.h), device pointers (binding.h).
 #pragma once
 

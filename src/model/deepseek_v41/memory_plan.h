@@ -1,5 +1,5 @@
 // How many bytes a model needs and how many cache blocks fit: arithmetic on a Config and limits, without a device or a file.
-// The engine sizes itself with it, `deepinfer inspect` and `make-dummy --describe` print it. Sources: docs/model.md 8 and 9.
+// The engine sizes itself with it, `deepinfer inspect` and `make-dummy --describe` print it. Sources: docs/spec/model.md 8 and 9.
 // Not here: allocation (caches.h, workspace.h), which request gets which block (kvcache).
 #pragma once
 

@@ -1,4 +1,4 @@
-// Rotary frequencies (docs/model.md 4.6).
+// Rotary frequencies (docs/spec/model.md 4.6).
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Attention core (docs/model.md 5.4). Lanes are heads while scoring and in the softmax, and columns of the keys in the value sum, so no
+// Attention core (docs/spec/model.md 5.4). Lanes are heads while scoring and in the softmax, and columns of the keys in the value sum, so no
 // sum crosses lanes: scores add the columns in order, values add the keys in order (window ascending, then list ascending).
 #include <limits>
 

@@ -1,4 +1,4 @@
-// Index scores and the list of the best compressed rows (docs/model.md 5.4 "Index list"). Sixteen keys are scored at once: their packed
+// Index scores and the list of the best compressed rows (docs/spec/model.md 5.4 "Index list"). Sixteen keys are scored at once: their packed
 // codes are transposed bytewise, lanes are keys. Sums of one 32-block are exact; blocks and heads are added in order.
 #include <limits>
 

@@ -1,4 +1,4 @@
-// Linears with packed weights and the router (docs/model.md 4.4, 5.5).
+// Linears with packed weights and the router (docs/spec/model.md 4.4, 5.5).
 #include <hwy/base.h>
 
 #include <limits>

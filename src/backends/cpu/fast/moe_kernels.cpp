@@ -1,4 +1,4 @@
-// Experts (docs/model.md 5.5): gate and up projections with the activation, the down projection, the sum over a row's experts.
+// Experts (docs/spec/model.md 5.5): gate and up projections with the activation, the down projection, the sum over a row's experts.
 #include <limits>
 
 #include "backends/cpu/fast/kernels.h"

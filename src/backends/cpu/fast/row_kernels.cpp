@@ -1,4 +1,4 @@
-// Norms, quantisation, rotation and the rows that later queries read (docs/model.md 4.3-4.6, 5.4, 9.1).
+// Norms, quantisation, rotation and the rows that later queries read (docs/spec/model.md 4.3-4.6, 5.4, 9.1).
 #include "backends/cpu/cache_rows.h"
 #include "backends/cpu/fast/kernels.h"
 

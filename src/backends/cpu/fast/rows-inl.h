@@ -1,4 +1,4 @@
-// Vector forms of what happens to single rows: RMSNorm and rotation (docs/model.md 4.5, 4.6).
+// Vector forms of what happens to single rows: RMSNorm and rotation (docs/spec/model.md 4.5, 4.6).
 #if defined(DEEPINFER_CPU_FAST_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEEPINFER_CPU_FAST_ROWS_INL_H_
 #undef DEEPINFER_CPU_FAST_ROWS_INL_H_

@@ -1,4 +1,4 @@
-// Residual streams and the Engram gate (docs/model.md 5.3, 5.6.4).
+// Residual streams and the Engram gate (docs/spec/model.md 5.3, 5.6.4).
 #include "backends/cpu/fast/kernels.h"
 #include "backends/cpu/rows.h"
 
@@ -244,7 +244,7 @@ void mean_streams(const MeanStreamsParams& p, Range rows, Scratch&) {
 
 // --- Engram gate --------------------------------------------------------------------------------------------------
 
-inline constexpr float kGateFloor = 1e-6F;  // docs/model.md 5.6.4
+inline constexpr float kGateFloor = 1e-6F;  // docs/spec/model.md 5.6.4
 
 /// The dot product of one stream and its key, normalised, then signed root: the argument of the sigmoid.
 HWY_INLINE float gate_argument(const EngramGateParams& p, const bf16* h, const bf16* key, std::int32_t stream) {

@@ -1,4 +1,4 @@
-// Attention core: one softmax over window rows and listed rows with a sink (docs/model.md 5.4 "Core").
+// Attention core: one softmax over window rows and listed rows with a sink (docs/spec/model.md 5.4 "Core").
 #include <algorithm>
 #include <limits>
 #include <vector>

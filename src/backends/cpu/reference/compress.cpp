@@ -1,4 +1,4 @@
-// Rows that later queries read: window rows and rings, pooled pairs, index keys, compressed rows (docs/model.md 5.4, 9).
+// Rows that later queries read: window rows and rings, pooled pairs, index keys, compressed rows (docs/spec/model.md 5.4, 9).
 #include <algorithm>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Engram: collecting table rows and the gated addition to the streams (docs/model.md 5.6.4).
+// Engram: collecting table rows and the gated addition to the streams (docs/spec/model.md 5.6.4).
 #include <algorithm>
 
 #include "backends/cpu/cache_rows.h"
@@ -7,7 +7,7 @@
 namespace deepinfer::cpu {
 namespace {
 
-constexpr double kGateFloor = 1e-6;  // docs/model.md 5.6.4
+constexpr double kGateFloor = 1e-6;  // docs/spec/model.md 5.6.4
 
 /// sigmoid(copysign(sqrt(max(|dot|, floor)), dot)); NaN stays NaN.
 double gate_of(double dot) {

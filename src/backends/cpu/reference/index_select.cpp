@@ -1,4 +1,4 @@
-// Index scores, candidate blocks and the list of the best compressed rows (docs/model.md 5.4 "Index list").
+// Index scores, candidate blocks and the list of the best compressed rows (docs/spec/model.md 5.4 "Index list").
 #include <algorithm>
 #include <limits>
 #include <vector>

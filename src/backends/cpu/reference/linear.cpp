@@ -1,4 +1,4 @@
-// Norms, quantisation, rotations and linears (docs/model.md 4.3-4.6).
+// Norms, quantisation, rotations and linears (docs/spec/model.md 4.3-4.6).
 #include <algorithm>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Routing and experts (docs/model.md 5.5).
+// Routing and experts (docs/spec/model.md 5.5).
 #include <algorithm>
 #include <limits>
 #include <numeric>

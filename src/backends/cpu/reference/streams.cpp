@@ -1,4 +1,4 @@
-// Residual streams: embedding, mixing coefficients, collapse, expand, mean (docs/model.md 5.1-5.3).
+// Residual streams: embedding, mixing coefficients, collapse, expand, mean (docs/spec/model.md 5.1-5.3).
 #include <algorithm>
 #include <vector>
 
