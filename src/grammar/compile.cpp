@@ -4,61 +4,43 @@
 #include "grammar/budget.h"
 #include "grammar/ebnf.h"
 #include "grammar/regex.h"
+#include "grammar/rule_compile.h"
 #include "grammar/schema_compile.h"
 
 namespace deepinfer::grammar {
 
 namespace {
 
-/// Expression nodes a compile may make; about 100 bytes each, so well inside `compiled_bytes`.
-constexpr std::uint32_t kMaxExprNodes = 600'000;
-
-CompileError expr_limit() {
-  return {.code = ErrorCode::limit, .message = "the constraint needs more automaton states than the limit", .limit = "states"};
-}
-
-Compiled<Network> compile_regex(ExprPool& pool, std::string_view text) {
-  const Compiled<ExprId> expr = parse_regex(pool, text, RegexUse::whole_text);
+Compiled<RuleId> emit_regex(const RuleTarget& target, std::string_view text) {
+  const Compiled<ExprId> expr = parse_regex(target.pool, text, RegexUse::whole_text);
   if (!expr) {
     return refuse(expr.error());
   }
-  NetworkBuilder builder(pool);
-  const RuleId root = builder.add_rule();
-  const NodeId end = builder.add_node(root);
-  builder.set_final(end);
-  builder.lexeme(builder.start_of(root), end, {.expr = *expr});
-  if (pool.exhausted()) {
-    return refuse(expr_limit());
-  }
-  Network out = builder.finish(root);
-  if (out.nodes.empty()) {
-    return refuse({.code = ErrorCode::unsatisfiable, .message = "regex: no text matches the pattern"});
-  }
-  return out;
-}
-
-/// `warnings` is filled by kinds that have any.
-Compiled<Network> compile_kind(ExprPool& pool, const CompileJob& job, const Budget& budget, std::vector<std::string>& warnings) {
-  switch (job.kind) {
-    case GrammarKind::regex:
-      return compile_regex(pool, job.text);
-    case GrammarKind::ebnf:
-      return compile_ebnf(pool, job.text, budget);
-    case GrammarKind::json_schema:
-    case GrammarKind::json_object: {
-      const std::string_view text = job.kind == GrammarKind::json_object ? R"({"type":"object"})" : job.text;
-      Compiled<CompiledSchema> schema = compile_schema(pool, text, job.options, budget);
-      if (!schema) {
-        return refuse(std::move(schema.error()));
-      }
-      warnings = std::move(schema->warnings);
-      return std::move(schema->network);
-    }
-  }
-  return refuse({.code = ErrorCode::bad_kind, .message = "unknown kind of grammar"});
+  const RuleId rule = target.builder.add_rule();
+  const NodeId end = target.builder.add_node(rule);
+  target.builder.set_final(end);
+  target.builder.lexeme(target.builder.start_of(rule), end, {.expr = *expr});
+  return rule;
 }
 
 }  // namespace
+
+Compiled<RuleId> emit_grammar(const RuleTarget& target, GrammarKind kind, std::string_view text, std::vector<std::string>& warnings) {
+  if (kind == GrammarKind::regex) {
+    return emit_regex(target, text);
+  }
+  if (kind == GrammarKind::ebnf) {
+    return emit_ebnf(target.pool, target.builder, text, target.budget);
+  }
+  const SchemaTarget schema{.pool = target.pool, .builder = target.builder, .options = target.options, .budget = target.budget};
+  const Compiled<EmittedSchema> out =
+      emit_schema(schema, kind == GrammarKind::json_object ? R"({"type":"object"})" : text, SchemaSyntax::json);
+  if (!out) {
+    return refuse(out.error());
+  }
+  warnings.insert(warnings.end(), out->warnings.begin(), out->warnings.end());
+  return out->rule;
+}
 
 Compiled<std::shared_ptr<const CompiledGrammar>> compile(const CompileJob& job) {
   if (job.text.size() > job.limits.text_bytes) {
@@ -73,16 +55,25 @@ Compiled<std::shared_ptr<const CompiledGrammar>> compile(const CompileJob& job) 
                       .is_cancelled = job.is_cancelled,
                       .compiled_bytes = job.limits.compiled_bytes,
                       .depth = job.limits.depth};
-  ExprPool pool(kMaxExprNodes);
+  ExprPool pool(kMaxCompileNodes);
+  NetworkBuilder builder(pool);
   std::vector<std::string> warnings;
-  Compiled<Network> network = compile_kind(pool, job, budget, warnings);
-  if (!network) {
-    return refuse(std::move(network.error()));
+  const Compiled<RuleId> rule =
+      emit_grammar({.pool = pool, .builder = builder, .options = job.options, .budget = budget}, job.kind, job.text, warnings);
+  if (!rule) {
+    return refuse(rule.error());
   }
-  if (const auto error = budget.spent(pool.bytes() + network->bytes())) {
+  Network network = builder.finish(*rule);
+  if (pool.exhausted()) {
+    return refuse({.code = ErrorCode::limit, .message = "the constraint needs more automaton states than the limit", .limit = "states"});
+  }
+  if (network.nodes.empty()) {
+    return refuse({.code = ErrorCode::unsatisfiable, .message = "no finite text fits the constraint"});
+  }
+  if (const auto error = budget.spent(pool.bytes() + network.bytes())) {
     return refuse(*error);
   }
-  return std::make_shared<const CompiledGrammar>(std::move(pool), std::move(*network), job.limits.run, std::move(warnings));
+  return std::make_shared<const CompiledGrammar>(std::move(pool), std::move(network), job.limits.run, std::move(warnings));
 }
 
 }  // namespace deepinfer::grammar

@@ -14,16 +14,16 @@ constexpr std::uint32_t kNotRegular = 0xFFFFFFFF;
 
 class Compiler {
  public:
-  Compiler(ExprPool& pool, const EbnfGrammar& grammar, const Budget& budget)
+  Compiler(ExprPool& pool, NetworkBuilder& builder, const EbnfGrammar& grammar, const Budget& budget)
       : pool_(pool),
         grammar_(grammar),
         budget_(budget),
-        builder_(pool),
+        builder_(builder),
         heights_(grammar.bodies.size(), 0),
         exprs_(grammar.bodies.size(), ExprPool::kEmpty),
         has_expr_(grammar.bodies.size(), false) {}
 
-  Compiled<Network> compile() {
+  Compiled<RuleId> emit_all() {
     find_heights();
     for (std::size_t rule = 0; rule < grammar_.bodies.size(); ++rule) {
       rules_.push_back(builder_.add_rule());
@@ -42,11 +42,7 @@ class Compiler {
     if (pool_.exhausted()) {
       return refuse({.code = ErrorCode::limit, .message = "EBNF: the grammar needs more states than the limit", .limit = "states"});
     }
-    Network out = builder_.finish(rules_[grammar_.root]);
-    if (out.nodes.empty()) {
-      return refuse({.code = ErrorCode::unsatisfiable, .message = "EBNF: no finite text fits the rule root"});
-    }
-    return out;
+    return rules_[grammar_.root];
   }
 
  private:
@@ -219,17 +215,16 @@ class Compiler {
                   item.most == kUnbounded ? item.least : item.most);
     builder_.call_not_empty(counted, hub, body);
     builder_.move(hub, end, CountOp::at_least, item.least);
-    if (can_be_empty(item.children[0], 0)) {
+    if (can_be_empty(item.children[0])) {
       builder_.move(hub, end);
     }
     builder_.call(from, to, loop);
   }
 
-  /// The item may match nothing. Rules are looked through a few levels; beyond that an unneeded path is harmless only for
-  /// rules that are nullable indeed, so the answer there is found by search.
-  bool can_be_empty(std::uint32_t index, std::uint32_t depth) {
+  /// The item may match nothing.
+  bool can_be_empty(std::uint32_t index) {
     const EbnfItem& item = grammar_.items[index];
-    const auto child_is_empty = [&](std::uint32_t child) { return can_be_empty(child, depth); };
+    const auto child_is_empty = [&](std::uint32_t child) { return can_be_empty(child); };
     switch (item.kind) {
       case EbnfKind::lexeme:
         return pool_.nullable(item.expr);
@@ -255,7 +250,7 @@ class Compiler {
       for (bool has_changed = true; has_changed;) {
         has_changed = false;
         for (std::uint32_t rule = 0; rule < grammar_.bodies.size(); ++rule) {
-          if (!empty_rules_[rule] && can_be_empty(grammar_.bodies[rule], 0)) {
+          if (!empty_rules_[rule] && can_be_empty(grammar_.bodies[rule])) {
             empty_rules_[rule] = true;
             has_changed = true;
           }
@@ -289,7 +284,7 @@ class Compiler {
   ExprPool& pool_;
   const EbnfGrammar& grammar_;
   const Budget& budget_;
-  NetworkBuilder builder_;
+  NetworkBuilder& builder_;
   std::vector<std::uint32_t> heights_;
   std::vector<ExprId> exprs_;
   std::vector<bool> has_expr_;
@@ -299,12 +294,12 @@ class Compiler {
 
 }  // namespace
 
-Compiled<Network> compile_ebnf(ExprPool& pool, std::string_view text, const Budget& budget) {
+Compiled<RuleId> emit_ebnf(ExprPool& pool, NetworkBuilder& builder, std::string_view text, const Budget& budget) {
   const Compiled<EbnfGrammar> grammar = parse_ebnf(pool, text, budget);
   if (!grammar) {
     return refuse(grammar.error());
   }
-  return Compiler(pool, *grammar, budget).compile();
+  return Compiler(pool, builder, *grammar, budget).emit_all();
 }
 
 }  // namespace deepinfer::grammar

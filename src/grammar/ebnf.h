@@ -10,7 +10,7 @@
 
 namespace deepinfer::grammar {
 
-/// Errors: `syntax` with line and column, `unsupported` naming the macro, `unsatisfiable`, `limit`.
-[[nodiscard]] Compiled<Network> compile_ebnf(ExprPool& pool, std::string_view text, const Budget& budget);
+/// The rule `root` in `builder`. Errors: `syntax` with line and column, `unsupported` naming the macro, `limit`.
+[[nodiscard]] Compiled<RuleId> emit_ebnf(ExprPool& pool, NetworkBuilder& builder, std::string_view text, const Budget& budget);
 
 }  // namespace deepinfer::grammar

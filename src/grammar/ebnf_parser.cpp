@@ -230,7 +230,7 @@ class Parser {
     if (next_is(U'(')) {
       if (word == "Regex" || word == "Token" || word == "TagDispatch") {
         ++at_;
-        return macro(word, depth);
+        return macro(word);
       }
       if (word == "Substring" || word == "ExcludeToken" || word == "TokenTagDispatch") {
         at_ = begin;
@@ -412,10 +412,10 @@ class Parser {
     return lexeme(pool_.one_of(is_negated ? complement(set) : set));
   }
 
-  Compiled<std::uint32_t> macro(const std::string& word, std::int32_t depth) {
+  Compiled<std::uint32_t> macro(const std::string& word) {
     skip();
     if (word == "TagDispatch") {
-      return tag_dispatch(depth);
+      return tag_dispatch();
     }
     Compiled<std::uint32_t> out = 0U;
     if (word == "Token") {
@@ -467,7 +467,7 @@ class Parser {
     return out;
   }
 
-  Compiled<std::uint32_t> tag_dispatch(std::int32_t depth) {
+  Compiled<std::uint32_t> tag_dispatch() {
     EbnfItem out{.kind = EbnfKind::tag_dispatch, .expr = ExprPool::kEmpty};
     for (bool is_first = true; !take(U')'); is_first = false) {
       skip();
@@ -478,7 +478,7 @@ class Parser {
       if (next_is(U')')) {
         continue;
       }
-      const Failure error = next_is(U'(') ? tag_pair(out, depth) : tag_option(out);
+      const Failure error = next_is(U'(') ? tag_pair(out) : tag_option(out);
       if (error) {
         return refuse(*error);
       }
@@ -487,7 +487,7 @@ class Parser {
     return out.children.empty() ? refuse(syntax("TagDispatch needs a tag")) : Compiled<std::uint32_t>(item(std::move(out)));
   }
 
-  Failure tag_pair(EbnfItem& out, std::int32_t) {
+  Failure tag_pair(EbnfItem& out) {
     ++at_;
     skip();
     const Compiled<std::u32string> tag = next_is(U'"') ? string() : refuse(syntax("expected a string"));

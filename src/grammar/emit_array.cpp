@@ -89,14 +89,14 @@ void ArrayEmitter::emit_prefix(std::uint32_t index, const Counts& counts, NodeId
   }
   if (index < clause_.prefix.size()) {
     for (const ItemCase& one : cases(index, counts)) {
-      out_.builder_.call(before, behind_prefix(index + 1, one.counts), out_.rule_of(one.value, task_.depth + 1));
+      out_.builder_.call(before, behind_prefix(index + 1, one.counts), out_.member_rule(one.value, task_));
     }
     return;
   }
   const NodeId counting = out_.builder_.add_node(task_.rule);
   out_.builder_.move(before, counting, CountOp::set, index);
   for (const ItemCase& one : cases(index, counts)) {
-    out_.builder_.call(counting, hub(one.counts), out_.rule_of(one.value, task_.depth + 1));
+    out_.builder_.call(counting, hub(one.counts), out_.member_rule(one.value, task_));
   }
 }
 
@@ -128,7 +128,7 @@ void ArrayEmitter::emit_rest(const Counts& counts, NodeId hub_node) {
   }
   const NodeId before = out_.comma(more, task_);
   for (const ItemCase& one : cases(static_cast<std::uint32_t>(clause_.prefix.size()), counts)) {
-    builder.call(before, hub(one.counts), out_.rule_of(one.value, task_.depth + 1));
+    builder.call(before, hub(one.counts), out_.member_rule(one.value, task_));
   }
 }
 
@@ -201,12 +201,7 @@ void ArrayEmitter::emit(NodeId from, NodeId to) {
   if (clause_.least == 0 && are_met(none)) {
     out_.close_empty(opened, to, ']', task_);
   }
-  NodeId before = opened;
-  if (out_.options_.layout && out_.options_.layout->indent) {
-    std::string spelling;
-    out_.line_break(spelling, task_.depth + 1);
-    before = out_.text(opened, spelling, task_.rule);
-  }
+  const NodeId before = out_.first(opened, task_);
   if (clause_.is_unique && clause_.most > 1) {
     if (!emit_unique(before)) {
       out_.refuse_with({.code = ErrorCode::unsupported,

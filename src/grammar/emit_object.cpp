@@ -2,7 +2,6 @@
 // of by the node (and, for long counts of free keys, by the counter of the rule).
 #include <algorithm>
 
-#include "base/json.h"
 #include "grammar/schema_emit.h"
 
 namespace deepinfer::grammar {
@@ -108,7 +107,7 @@ bool ObjectEmitter::prepare() {
   }
   std::vector<std::string> spellings;
   for (const Property& property : clause_.properties) {
-    json::append_string(spellings.emplace_back(), property.name);
+    spellings.push_back(out_.key_spelling(property.name, task_));
   }
   trie_ = spellings.empty() ? 0 : out_.builder_.add_trie(spellings);
   return true;
@@ -165,7 +164,7 @@ void ObjectEmitter::emit_members(std::uint32_t count, std::uint32_t needs) {
     const NodeId value = out_.colon(at, task_);
     for (const PropertyCase& one : cases_[i]) {
       const Stage next{.position = is_any_order ? 0 : i + 1, .count = counted(count), .needs = needs | one.needs};
-      out_.builder_.call(value, behind(next), out_.rule_of(one.value, task_.depth + 1));
+      out_.builder_.call(value, behind(next), out_.member_rule(one.value, task_));
     }
   }
 }
@@ -228,10 +227,10 @@ void ObjectEmitter::emit_others(const Stage& stage, NodeId before_key) {
       at = set;
     }
     const NodeId key = out_.builder_.add_node(task_.rule);
-    out_.builder_.lexeme(at, key, {.expr = other.keys, .encoding = Encoding::json_string});
+    out_.builder_.lexeme(at, key, out_.key_lexeme(other.keys, task_));
     const std::uint32_t needs = stage.needs | other.needs;
     const NodeId next = is_any_order ? behind({.position = 0, .count = 0, .needs = needs}) : others_behind(needs);
-    out_.builder_.call(out_.colon(key, task_), next, out_.rule_of(other.value, task_.depth + 1));
+    out_.builder_.call(out_.colon(key, task_), next, out_.member_rule(other.value, task_));
   }
 }
 
@@ -265,8 +264,8 @@ NodeId ObjectEmitter::others_behind(std::uint32_t needs) {
   const NodeId before_key = out_.comma(more, task_);
   for (const KeyClass& other : others_) {
     const NodeId key = builder.add_node(task_.rule);
-    builder.lexeme(before_key, key, {.expr = other.keys, .encoding = Encoding::json_string});
-    builder.call(out_.colon(key, task_), others_behind(needs | other.needs), out_.rule_of(other.value, task_.depth + 1));
+    builder.lexeme(before_key, key, out_.key_lexeme(other.keys, task_));
+    builder.call(out_.colon(key, task_), others_behind(needs | other.needs), out_.member_rule(other.value, task_));
   }
   return arrived;
 }
@@ -277,18 +276,11 @@ void ObjectEmitter::emit(NodeId from, NodeId to) {
   }
   end_ = to;
   const NodeId opened = out_.open(from, '{', task_);
-  const Stage first{};
   const bool has_required = std::ranges::any_of(clause_.properties, [](const Property& p) { return p.is_required; });
   if (!has_required && is_complete(0, 0)) {
     out_.close_empty(opened, to, '}', task_);
   }
-  NodeId before_key = opened;
-  if (out_.options_.layout && out_.options_.layout->indent) {
-    std::string spelling;
-    out_.line_break(spelling, task_.depth + 1);
-    before_key = out_.text(opened, spelling, task_.rule);
-  }
-  emit_stage(first, before_key);
+  emit_stage(Stage{}, out_.first(opened, task_));
   while (!open_stages_.empty()) {
     const Stage stage = open_stages_.back();
     open_stages_.pop_back();

@@ -41,6 +41,7 @@ void ExprPool::describe(Node& node, std::span<const std::uint32_t> words) const 
   switch (node.kind) {
     case Kind::empty:
     case Kind::one_of:
+    case Kind::leap:
       break;
     case Kind::epsilon:
       node.nullable = true;
@@ -300,6 +301,7 @@ ExprId ExprPool::words(std::span<const std::u32string> texts) {
       if (tries_[at].children.empty() || tries_[at].children.back().first != c) {
         tries_[at].children.emplace_back(c, static_cast<std::uint32_t>(tries_.size()));
         tries_.emplace_back();
+        ++trie_edges_;
       }
       at = tries_[at].children.back().second;
     }
@@ -363,12 +365,20 @@ bool ExprPool::as_repeat(ExprId id, Repeat& out) const {
   return true;
 }
 
-std::size_t ExprPool::bytes() const {
-  std::size_t total = nodes_.capacity() * sizeof(Node) + data_.capacity() * 4 + arrows_.capacity() * sizeof(Arrow) + table_.capacity() * 4;
-  for (const TrieNode& node : tries_) {
-    total += sizeof(node) + node.children.capacity() * sizeof(node.children[0]);
+CodeSet ExprPool::as_class(ExprId id) const {
+  CodeSet out;
+  if (nodes_[id].kind == Kind::one_of) {
+    const auto words = words_in(nodes_[id]);
+    for (std::size_t i = 0; i < words.size(); i += 2) {
+      out.push_back({words[i], words[i + 1]});
+    }
   }
-  return total;
+  return out;
+}
+
+std::size_t ExprPool::bytes() const {
+  return nodes_.capacity() * sizeof(Node) + data_.capacity() * 4 + arrows_.capacity() * sizeof(Arrow) + table_.capacity() * 4 +
+         tries_.capacity() * sizeof(TrieNode) + trie_edges_ * 2 * sizeof(tries_[0].children[0]);
 }
 
 std::u32string to_code_points(std::string_view text) {

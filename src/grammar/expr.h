@@ -62,6 +62,9 @@ class ExprPool {
   /// Decimal digits (with an optional fraction) whose value times 10^scale is a multiple of `divisor` > 0.
   [[nodiscard]] ExprId multiple_of(std::uint64_t divisor, std::uint32_t scale);
 
+  /// RFC 3339 times hh:mm:60 whose offset makes them 23:59:60 UTC, fraction and offset included.
+  [[nodiscard]] ExprId leap_second() { return leap_state(0, 0); }
+
   [[nodiscard]] bool nullable(ExprId id) const { return nodes_[id].nullable; }
   /// Transitions in ascending order of code points, disjoint; none leads to kEmpty.
   [[nodiscard]] std::span<const Arrow> arrows(ExprId id);
@@ -85,6 +88,8 @@ class ExprPool {
     ExprId body = 0;
   };
   [[nodiscard]] bool as_repeat(ExprId id, Repeat& out) const;
+  /// The class of an expression that is one code point out of a class; empty for any other.
+  [[nodiscard]] CodeSet as_class(ExprId id) const;
   /// Visits every class in the expression and replaces its set; used to remove anchor symbols.
   [[nodiscard]] ExprId restrict_to(ExprId id, const CodeSet& alphabet);
 
@@ -94,7 +99,7 @@ class ExprPool {
   [[nodiscard]] std::size_t num_nodes() const { return nodes_.size(); }
 
  private:
-  enum class Kind : std::uint8_t { empty, epsilon, one_of, concat, either, both, negate, repeat, words, multiple };
+  enum class Kind : std::uint8_t { empty, epsilon, one_of, concat, either, both, negate, repeat, words, multiple, leap };
   enum class Life : std::uint8_t { unknown, live, dead };
   struct Node {
     Kind kind = Kind::empty;
@@ -125,6 +130,8 @@ class ExprPool {
   ExprId list(Kind kind, std::vector<ExprId> parts);
   ExprId trie_expr(std::uint32_t trie_node);
   ExprId multiple_state(std::uint32_t divisor, std::uint64_t remainder, std::uint32_t fraction_digits);
+  ExprId leap_state(std::uint32_t stage, std::uint32_t minutes);
+  Arrows leap_arrows(std::uint32_t stage, std::uint32_t minutes);
   Arrows compute_arrows(ExprId id);
   Arrows concat_arrows(const Node& node);
   Arrows list_arrows(Kind kind, const std::vector<ExprId>& parts);
@@ -132,6 +139,8 @@ class ExprPool {
   template <class Combine>
   Arrows overlay(const Arrows& a, const Arrows& b, Combine combine);
   Arrows copy_arrows(ExprId id);
+  [[nodiscard]] bool takes_any_digits(ExprId id);
+  [[nodiscard]] bool completes_multiple(ExprId id);
 
   std::uint32_t max_nodes_;
   bool exhausted_ = false;
@@ -140,6 +149,7 @@ class ExprPool {
   std::vector<Arrow> arrows_;
   std::vector<std::uint32_t> table_;  // open addressing, 0 is free (node 0 is never looked up)
   std::vector<TrieNode> tries_;
+  std::size_t trie_edges_ = 0;
   std::vector<Divisor> divisors_;
 };
 

@@ -133,6 +133,66 @@ ExprPool::Arrows ExprPool::multiple_arrows(const Node& node) {
   return out;
 }
 
+ExprId ExprPool::leap_state(std::uint32_t stage, std::uint32_t minutes) {
+  const std::uint32_t words[] = {stage, minutes};
+  return intern(Kind::leap, words);
+}
+
+/// Stages 0…7 read "hh:mm:60" into the minutes of the day; 8 is behind it, 9 behind a point, 10 inside the fraction.
+ExprPool::Arrows ExprPool::leap_arrows(std::uint32_t stage, std::uint32_t minutes) {
+  constexpr std::uint32_t kDay = 1440;
+  constexpr std::uint32_t kLastMinute = kDay - 1;
+  Arrows out;
+  const auto digits = [&](std::uint32_t most, std::uint32_t weight) {
+    for (std::uint32_t digit = 0; digit <= most; ++digit) {
+      out.push_back({U'0' + digit, U'0' + digit, leap_state(stage + 1, minutes + digit * weight)});
+    }
+  };
+  const auto one = [&](char32_t c) { out.push_back({c, c, leap_state(stage + 1, minutes)}); };
+  const auto offset = [this](std::uint32_t value) {
+    const std::u32string text{U'0' + value / 600, U'0' + value / 60 % 10, U':', U'0' + value % 60 / 10, U'0' + value % 10};
+    return literal(text);
+  };
+  switch (stage) {
+    case 0:
+      digits(2, 600);
+      break;
+    case 1:
+      digits(minutes == 1200 ? 3 : 9, 60);
+      break;
+    case 3:
+      digits(5, 10);
+      break;
+    case 4:
+      digits(9, 1);
+      break;
+    case 6:
+      one(U'6');
+      break;
+    case 7:
+      one(U'0');
+      break;
+    case 9:
+      out.push_back({U'0', U'9', leap_state(10, minutes)});
+      break;
+    case 8:
+    case 10: {
+      const std::uint32_t ahead = (minutes + 1) % kDay;  // local time is that much ahead of UTC, or the rest of a day behind
+      out.push_back({U'+', U'+', offset(ahead)});
+      out.push_back({U'-', U'-', offset((kDay - ahead) % kDay)});
+      out.push_back(stage == 8 ? Arrow{U'.', U'.', leap_state(9, minutes)} : Arrow{U'0', U'9', leap_state(10, minutes)});
+      if (minutes == kLastMinute) {
+        out.push_back({U'Z', U'Z', kEpsilon});
+        out.push_back({U'z', U'z', kEpsilon});
+      }
+      break;
+    }
+    default:
+      one(U':');
+  }
+  return out;
+}
+
 ExprPool::Arrows ExprPool::compute_arrows(ExprId id) {
   const Node node = nodes_[id];  // by value: the pool grows below
   const std::vector<std::uint32_t> words(words_in(node).begin(), words_in(node).end());
@@ -178,6 +238,8 @@ ExprPool::Arrows ExprPool::compute_arrows(ExprId id) {
     }
     case Kind::multiple:
       return multiple_arrows(node);
+    case Kind::leap:
+      return leap_arrows(words[0], words[1]);
   }
   return out;
 }
@@ -193,6 +255,20 @@ ExprId ExprPool::after_all(ExprId id, char32_t low, char32_t high) {
   const auto later = std::upper_bound(list.begin(), list.end(), low, [](char32_t c, const Arrow& a) { return c < a.low; });
   return later != list.begin() && high <= std::prev(later)->high ? std::prev(later)->next : kEmpty;
 }
+
+/// A multiple whose integer digits go on beside something that takes any digits: more digits always reach a multiple.
+bool ExprPool::completes_multiple(ExprId id) {
+  if (nodes_[id].kind != Kind::both || nodes_[id].size != 2) {
+    return false;
+  }
+  const ExprId first = data_[nodes_[id].data];
+  const ExprId second = data_[nodes_[id].data + 1];
+  const auto is_integer_part = [this](ExprId e) { return nodes_[e].kind == Kind::multiple && nodes_[e].positive; };
+  return (is_integer_part(first) && takes_any_digits(second)) || (is_integer_part(second) && takes_any_digits(first));
+}
+
+/// From `id` on every text of digits is in the language: whatever number is still being spelled can be finished.
+bool ExprPool::takes_any_digits(ExprId id) { return nodes_[id].nullable && after_all(id, U'0', U'9') == id; }
 
 bool ExprPool::live(ExprId id) {
   if (nodes_[id].life != Life::unknown) {
@@ -213,8 +289,9 @@ bool ExprPool::live(ExprId id) {
       if (arrow.low > kMaxCodePoint) {
         continue;  // anchors are no text
       }
+      const bool is_open_multiple = completes_multiple(arrow.next);
       const Node& node = nodes_[arrow.next];
-      if (node.nullable || node.positive || node.life == Life::live) {
+      if (node.nullable || node.positive || node.life == Life::live || is_open_multiple) {
         for (std::size_t up = at;; up = parent[up]) {
           nodes_[order[up]].life = Life::live;
           if (up == 0) {
@@ -300,6 +377,7 @@ ExprId ExprPool::before(ExprId id, char32_t c) {
     }
     case Kind::words:
     case Kind::multiple:
+    case Kind::leap:
       return kEmpty;  // neither holds anchor symbols, the only use of this function
   }
   return kEmpty;

@@ -28,23 +28,7 @@ string date() {
                  "[0-9]{4}-02-(?:0[1-9]|1[0-9]|2[0-8])", leap + "-02-29"});
 }
 
-string two_digits(int value) { return {static_cast<char>('0' + value / 10), static_cast<char>('0' + value % 10)}; }
-
-/// A leap second: hh:mm:60 whose offset brings it to 23:59:60 UTC.
-string leap_second() {
-  string out = "(?:23:59:60(?:\\.[0-9]+)?[Zz]";
-  for (int offset = -1439; offset <= 1439; ++offset) {
-    const int local = ((1439 + offset) % 1440 + 1440) % 1440;
-    const int size = offset < 0 ? -offset : offset;
-    out += "|" + two_digits(local / 60) + ":" + two_digits(local % 60) + ":60(?:\\.[0-9]+)?" + (offset < 0 ? "-" : "\\+") +
-           two_digits(size / 60) + ":" + two_digits(size % 60);
-  }
-  return out + "|23:59:60(?:\\.[0-9]+)?-00:00)";
-}
-
 string ordinary_time() { return "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"; }
-
-string time() { return any_of({ordinary_time(), leap_second()}); }
 
 string duration() {
   const string clock = "T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)";
@@ -125,15 +109,29 @@ string email(const string& more) {
 string uri_template() {
   const string name = "(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})(?:\\.?(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2}))*";
   const string spec = name + "(?::[1-9][0-9]{0,3}|\\*)?";
-  const string literal = "[!#$&(-;=?-\\[\\]_a-z~" + kInternational + "]|%[0-9A-Fa-f]{2}";
+  const string literal = "[!#$&'(-;=?-\\[\\]_a-z~" + kInternational + "]|%[0-9A-Fa-f]{2}";
   return "(?:" + literal + "|\\{[+#./;?&=,!@|]?" + spec + "(?:," + spec + ")*\\})*";
+}
+
+/// Regular expressions whose groups nest at most six deep: a part of all, but none that is not one.
+string regex_pattern() {
+  const string escape = "\\\\(?:[dDwWsStnrfv0^$\\\\.*+?()\\[\\]{}|/-]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|c[A-Za-z])";
+  const string char_class = "\\[\\^?(?:[^\\\\\\]\\[-]|" + escape + ")*\\]";  // without ranges between sets
+  const string range_class = "\\[\\^?(?:a-z|A-Z|0-9|a-f|A-F|[^\\\\\\]\\[-]|" + escape + ")*-?\\]";
+  const string repeat = "(?:(?:[*+?]|\\{[0-9]{1,3},?\\})\\?{0,1}){0,1}";
+  const string plain = "(?:[^\\\\^$.*+?()\\[\\]{}|]|\\.|" + escape + "|" + char_class + "|" + range_class + ")" + repeat;
+  string inner = "(?:[\\^$|]|" + plain + ")*";
+  for (int depth = 0; depth < 6; ++depth) {
+    inner = "(?:[\\^$|]|" + plain + "|\\((?:\\?:)?" + inner + "\\)" + repeat + ")*";
+  }
+  return inner;
 }
 
 string pattern_of(std::string_view name) {
   const string pointer = "(?:/(?:[^~/]|~[01])*)*";
   if (name == "date") return date();
-  if (name == "time") return time();
-  if (name == "date-time") return date() + "[Tt]" + time();
+  if (name == "time") return ordinary_time();
+  if (name == "date-time") return date() + "[Tt]" + ordinary_time();
   if (name == "duration") return duration();
   if (name == "email") return email("");
   if (name == "idn-email") return email("\\u{80}-\\u{D7FF}\\u{E000}-\\u{10FFFF}");
@@ -146,6 +144,7 @@ string pattern_of(std::string_view name) {
   if (name == "iri") return uri(kInternational);
   if (name == "iri-reference") return uri_reference(kInternational);
   if (name == "uri-template") return uri_template();
+  if (name == "regex") return regex_pattern();
   if (name == "json-pointer") return pointer;
   if (name == "relative-json-pointer") return "(?:0|[1-9][0-9]*)(?:#|" + pointer + ")";
   return "";
@@ -166,11 +165,16 @@ FormatStanding format_standing(std::string_view name) {
 
 ExprId format_expr(ExprPool& pool, std::string_view name) {
   const string pattern = pattern_of(name);
-  if (pattern.empty()) {
-    return ExprPool::kAnyText;  // regex: any string
-  }
+  check(!pattern.empty(), "the format is one of the enforced ones");
   const Compiled<ExprId> out = parse_regex(pool, pattern, RegexUse::whole_text);
   check(out.has_value(), "the patterns of the formats are regular expressions");
+  if (name == "time") {
+    return pool.either(*out, pool.leap_second());
+  }
+  if (name == "date-time") {
+    const Compiled<ExprId> day = parse_regex(pool, date() + "[Tt]", RegexUse::whole_text);
+    return pool.either(*out, pool.concat(*day, pool.leap_second()));
+  }
   return *out;
 }
 

@@ -1,7 +1,6 @@
 #include "grammar/mask.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace deepinfer::grammar {
 
@@ -54,25 +53,18 @@ void MaskBuilder::fill(SetId set, std::span<std::uint32_t> mask) {
     kept_.clear();
     bytes_ = 0;
   }
-  std::size_t count = 0;
-  for (const std::uint32_t word : mask) {
-    count += static_cast<std::size_t>(std::popcount(word));
-  }
   Kept& kept = kept_[set];
-  if (count > kSparseTokens) {
+  if (is_dense_ || added_.size() > kSparseTokens) {
     kept.dense.assign(mask.begin(), mask.end());
   } else {
-    kept.tokens.reserve(count);
-    for (std::size_t i = 0; i < mask.size(); ++i) {
-      for (std::uint32_t word = mask[i]; word != 0; word &= word - 1) {
-        kept.tokens.push_back(static_cast<std::int32_t>(i * 32) + std::countr_zero(word));
-      }
-    }
+    kept.tokens = added_;
   }
   bytes_ += sizeof(Kept) + 64 + kept.dense.size() * 4 + kept.tokens.size() * 4;
 }
 
 void MaskBuilder::build(SetId set, std::span<std::uint32_t> mask) {
+  added_.clear();
+  is_dense_ = false;
   const std::vector<Scan> scans(states_->scans(set).begin(), states_->scans(set).end());
   for (const Scan& scan : scans) {
     add_scan(set, scan, mask);
@@ -80,6 +72,7 @@ void MaskBuilder::build(SetId set, std::span<std::uint32_t> mask) {
   for (const std::int32_t token : states_->tokens(set)) {
     if (token < vocabulary_->num_rows()) {
       set_bit(mask, token);
+      added_.push_back(token);
     }
   }
 }
@@ -94,9 +87,10 @@ void MaskBuilder::add_scan(SetId set, const Scan& scan, std::span<std::uint32_t>
 
 SetId MaskBuilder::closing_set(SetId set, const Scan& scan) { return states_->behind(set, scan, closed_); }
 
-bool MaskBuilder::add_by_table(SetId set, const Scan& scan, std::span<std::uint32_t> mask) {
+bool MaskBuilder::add_by_table(SetId set_id, const Scan& scan, std::span<std::uint32_t> mask) {
   const Lexer::View view = lexer_->view(scan.at);
   if (view.encoding == Encoding::raw_bytes) {
+    is_dense_ = true;
     merge(mask, vocabulary_->text_mask());  // any bytes: whatever ends inside a token is covered by going on
     return true;
   }
@@ -105,11 +99,19 @@ bool MaskBuilder::add_by_table(SetId set, const Scan& scan, std::span<std::uint3
     return false;
   }
   if (view.encoding == Encoding::json_string && repeat.body == ExprPool::kAny) {
-    add_loop(vocabulary_->json_body(), closing_set(set, scan), {repeat.least, repeat.most}, mask);
+    add_loop(vocabulary_->json_body(), closing_set(set_id, scan), {repeat.least, repeat.most}, mask);
     return true;
   }
+  if (view.encoding == Encoding::json_string) {
+    const CodeSet set = lexer_->pool().as_class(repeat.body);
+    const LoopTable* table = set.empty() ? nullptr : vocabulary_->json_loop(set);
+    if (table != nullptr) {
+      add_loop(*table, closing_set(set_id, scan), {repeat.least, repeat.most}, mask);
+    }
+    return table != nullptr;
+  }
   if (view.encoding == Encoding::text && repeat.body == ExprPool::kBlank) {
-    const SetId behind = states_->behind(set, scan, scan.at);
+    const SetId behind = states_->behind(set_id, scan, scan.at);
     const std::bitset<256>& first = states_->first_bytes(behind);
     if (first[' '] || first['\t'] || first['\n'] || first['\r']) {
       return false;
@@ -123,12 +125,19 @@ bool MaskBuilder::add_by_table(SetId set, const Scan& scan, std::span<std::uint3
 void MaskBuilder::add_loop(const LoopTable& table, SetId behind, Bounds bounds, std::span<std::uint32_t> mask) {
   if (bounds.most >= table.max_chars) {
     merge(mask, table.inside_mask);
+    is_dense_ = is_dense_ || table.inside.size() > kSparseTokens;
+    if (!is_dense_) {
+      for (const LoopTable::Inside& inside : table.inside) {
+        added_.push_back(inside.token);
+      }
+    }
   } else {
     for (const LoopTable::Inside& inside : table.inside) {
       if (inside.chars > bounds.most) {
         break;
       }
       set_bit(mask, inside.token);
+      added_.push_back(inside.token);
     }
   }
   if (behind == kNoSet) {
@@ -139,11 +148,13 @@ void MaskBuilder::add_loop(const LoopTable& table, SetId behind, Bounds bounds, 
       const LoopTable::Exit& exit = table.exits[node.first_exit + i];
       if (exit.chars >= bounds.least && exit.chars <= bounds.most) {
         set_bit(mask, exit.token);
+        added_.push_back(exit.token);
       }
     }
   };
   add_exits(table.suffixes[0]);
-  set_stack_.assign(1, behind);
+  set_stack_.resize(vocabulary_->max_token_bytes() + 1);
+  set_stack_[0] = behind;
   for (std::uint32_t i = 1; i < table.suffixes[0].end;) {
     const LoopTable::Suffix& node = table.suffixes[i];
     const SetId from = set_stack_[node.depth - 1U];
@@ -152,7 +163,6 @@ void MaskBuilder::add_loop(const LoopTable& table, SetId behind, Bounds bounds, 
       i = node.end;
       continue;
     }
-    set_stack_.resize(node.depth + 1U);
     set_stack_[node.depth] = to;
     add_exits(node);
     ++i;
@@ -173,6 +183,7 @@ bool MaskBuilder::add_by_difference(SetId set, const Scan& scan, std::span<std::
   add_loop(vocabulary_->json_body(), closing_set(set, scan), {0, kUnbounded}, scratch_);
   correct(scan, plain_body_, scratch_);
   merge(mask, scratch_);
+  is_dense_ = true;
   return true;
 }
 
@@ -215,8 +226,13 @@ void MaskBuilder::walk_lexeme(SetId set, const Scan& scan, std::span<std::uint32
   const std::bitset<256> follows = behind == kNoSet ? std::bitset<256>() : states_->first_bytes(behind);
   lexeme_stack_.resize(vocabulary_->max_token_bytes() + 1);
   lexeme_stack_[0] = scan.at;
+  const std::bitset<256> first = lexer_->first_bytes(scan.at);
   for (std::uint32_t i = 1; i < trie[0].end;) {
     const TokenTrieNode& node = trie[i];
+    if (node.depth == 1 && !first[node.byte]) {
+      i = node.end;
+      continue;
+    }
     const LexId from = lexeme_stack_[node.depth - 1U];
     if (follows[node.byte] && node.depth > 1 && lexer_->accepting(from)) {
       walk_sets(i, behind, mask);
@@ -268,7 +284,8 @@ void MaskBuilder::walk_sets(std::uint32_t node, SetId behind, std::span<std::uin
   const std::span<const TokenTrieNode> trie = vocabulary_->trie();
   const std::uint32_t end = trie[node].end;
   const std::uint32_t base = trie[node].depth - 1U;
-  set_stack_.assign(1, behind);
+  set_stack_.resize(vocabulary_->max_token_bytes() + 1);
+  set_stack_[0] = behind;
   for (std::uint32_t i = node; i < end;) {
     const TokenTrieNode& at = trie[i];
     const SetId from = set_stack_[at.depth - base - 1U];
@@ -277,7 +294,6 @@ void MaskBuilder::walk_sets(std::uint32_t node, SetId behind, std::span<std::uin
       i = at.end;
       continue;
     }
-    set_stack_.resize(at.depth - base + 1U);
     set_stack_[at.depth - base] = to;
     if (at.token >= 0) {
       add_token(at.token, mask);
@@ -286,9 +302,16 @@ void MaskBuilder::walk_sets(std::uint32_t node, SetId behind, std::span<std::uin
   }
 }
 
-void MaskBuilder::add_token(std::int32_t token, std::span<std::uint32_t> mask) const {
-  for (; token >= 0; token = vocabulary_->same_text(token)) {
-    set_bit(mask, token);
+void MaskBuilder::add_token(std::int32_t token, std::span<std::uint32_t> mask) {
+  set_bit(mask, token);
+  if (added_.size() <= kSparseTokens) {
+    added_.push_back(token);
+  }
+  if (vocabulary_->has_duplicates()) {
+    for (token = vocabulary_->same_text(token); token >= 0; token = vocabulary_->same_text(token)) {
+      set_bit(mask, token);
+      added_.push_back(token);
+    }
   }
 }
 

@@ -37,7 +37,7 @@ class MaskBuilder {
   void walk_keys(SetId set, const Scan& scan, std::span<std::uint32_t> mask);
   void walk_lexeme(SetId set, const Scan& scan, std::span<std::uint32_t> mask);
   void walk_sets(std::uint32_t node, SetId behind, std::span<std::uint32_t> mask);
-  void add_token(std::int32_t token, std::span<std::uint32_t> mask) const;
+  void add_token(std::int32_t token, std::span<std::uint32_t> mask);
   void clear_tokens(std::uint32_t begin, std::uint32_t end, std::span<std::uint32_t> mask) const;
   [[nodiscard]] SetId closing_set(SetId set, const Scan& scan);
   const std::bitset<256>& differing(LexId state);
@@ -50,6 +50,8 @@ class MaskBuilder {
   std::vector<std::uint32_t> lexeme_stack_;
   std::vector<SetId> set_stack_;
   std::vector<std::uint32_t> scratch_;
+  std::vector<std::int32_t> added_;  // the ids of the mask being built, while they are few
+  bool is_dense_ = false;            // whole tables went into it
   std::unordered_map<LexId, std::bitset<256>> differing_;
   struct Kept {
     std::vector<std::uint32_t> dense;  // the words, or

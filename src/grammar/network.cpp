@@ -233,6 +233,15 @@ std::vector<NodeId> NetworkBuilder::reachable_nodes(const std::vector<std::vecto
   return order;
 }
 
+std::vector<bool> NetworkBuilder::productive_rules() const {
+  const std::vector<bool> nodes = productive_nodes();
+  std::vector<bool> out;
+  for (const NodeId start : starts_) {
+    out.push_back(nodes[start]);
+  }
+  return out;
+}
+
 Network NetworkBuilder::finish(RuleId root) {
   Network out;
   const std::vector<bool> productive = productive_nodes();

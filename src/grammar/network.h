@@ -117,6 +117,8 @@ class NetworkBuilder {
   [[nodiscard]] std::size_t num_nodes() const { return nodes_.size(); }
   [[nodiscard]] std::size_t num_edges() const { return edges_.size(); }
 
+  /// Which rules can reach a finished text.
+  [[nodiscard]] std::vector<bool> productive_rules() const;
   /// The pruned network; nodes is empty when the root has no finite text.
   [[nodiscard]] Network finish(RuleId root);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 namespace deepinfer::grammar {
 
@@ -173,16 +174,38 @@ ExprId at_most(ExprPool& pool, const Decimal& high, Bound bound) {
   return pool.either(negative, magnitude_side(pool, high, Side::below, bound));
 }
 
-std::optional<ExprId> multiples_of(ExprPool& pool, const Decimal& divisor) {
-  std::string digits = divisor.whole + divisor.fraction;
+namespace {
+
+/// The digits of a decimal without its point.
+std::optional<std::uint64_t> digits_of(const Decimal& value) {
+  std::string digits = value.whole + value.fraction;
   digits.erase(0, std::min(digits.find_first_not_of('0'), digits.size() - 1));
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc{} || end != digits.data() + digits.size() || value == 0) {
+  std::uint64_t out = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out);
+  return error == std::errc{} && end == digits.data() + digits.size() && out > 0 ? std::optional(out) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ExprId> multiples_of(ExprPool& pool, const Decimal& divisor) {
+  const std::optional<std::uint64_t> value = digits_of(divisor);
+  if (!value) {
     return std::nullopt;
   }
-  const ExprId magnitude = pool.multiple_of(value, static_cast<std::uint32_t>(divisor.fraction.size()));
+  const ExprId magnitude = pool.multiple_of(*value, static_cast<std::uint32_t>(divisor.fraction.size()));
   return pool.both(any_plain_number(pool), pool.concat(pool.optional(minus(pool)), magnitude));
+}
+
+std::optional<ExprId> whole_multiples_of(ExprPool& pool, const Decimal& divisor) {
+  std::optional<std::uint64_t> value = digits_of(divisor);
+  if (!value) {
+    return std::nullopt;
+  }
+  for (std::size_t i = 0; i < divisor.fraction.size(); ++i) {  // n · 10^places is a multiple of value: common factors go
+    *value /= std::gcd(*value, 10U);
+  }
+  const ExprId magnitude = pool.concat(pool.both(unsigned_integer(pool), pool.multiple_of(*value, 0)), zero_fraction(pool));
+  return pool.concat(pool.optional(minus(pool)), magnitude);
 }
 
 }  // namespace deepinfer::grammar

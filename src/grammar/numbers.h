@@ -35,5 +35,7 @@ enum class Bound { inclusive, exclusive };
 [[nodiscard]] ExprId at_most(ExprPool& pool, const Decimal& high, Bound bound);
 /// nullopt when the divisor has more digits than 64 bits hold. `divisor` is above zero.
 [[nodiscard]] std::optional<ExprId> multiples_of(ExprPool& pool, const Decimal& divisor);
+/// The same among whole numbers: their digits alone decide, so fewer states are needed.
+[[nodiscard]] std::optional<ExprId> whole_multiples_of(ExprPool& pool, const Decimal& divisor);
 
 }  // namespace deepinfer::grammar

@@ -121,6 +121,7 @@ class ProbeSession::State {
 
   struct CompileRequest {
     std::string id;
+    std::optional<CompositeJob> composite;  ///< kinds dsml_tools and composite
     GrammarKind kind = GrammarKind::json_schema;
     std::string text;
     CompileOptions options;
@@ -134,7 +135,21 @@ class ProbeSession::State {
     const json::Value* id = request.find("id");
     out.id = id != nullptr && id->as_string() != nullptr ? *id->as_string() : "g" + std::to_string(++made_ids_);
     const json::Value* kind = request.find("kind");
-    const Compiled<GrammarKind> known = kind_from_name(kind != nullptr && kind->as_string() != nullptr ? *kind->as_string() : "");
+    const std::string kind_name = kind != nullptr && kind->as_string() != nullptr ? *kind->as_string() : "";
+    if (kind_name == "dsml_tools" || kind_name == "composite") {
+      Compiled<CompositeJob> job = composite_from_json(request, kind_name == "composite" ? CompositeForm::spec : CompositeForm::tools_text);
+      if (!job) {
+        return bad_request(job.error().message);
+      }
+      if (const std::optional<TokenId> dsml = tokenizer.find("｜DSML｜")) {
+        job->dsml_token = *dsml;
+      }
+      job->limits = out.limits;
+      out.composite = std::move(*job);
+      out.text = kind_name;
+      return out;
+    }
+    const Compiled<GrammarKind> known = kind_from_name(kind_name);
     if (!known) {
       return std::unexpected(Failure{"bad_kind", known.error().message});
     }
@@ -165,13 +180,18 @@ class ProbeSession::State {
         .kind = request.kind, .text = request.text, .options = request.options, .limits = request.limits, .is_cancelled = is_cancelled};
     const double begin = now_us();
     const std::string key = cache_key(job);
-    std::optional<CompileResult> result = request.uses_cache ? cache.find(key) : std::nullopt;
+    const bool uses_cache = request.uses_cache && !request.composite;
+    std::optional<CompileResult> result = uses_cache ? cache.find(key) : std::nullopt;
     const bool is_cached = result.has_value();
-    if (!is_cached) {
+    if (!is_cached && request.composite) {
+      CompositeJob composite = *request.composite;
+      composite.is_cancelled = is_cancelled;
+      result = compile_composite(composite);
+    } else if (!is_cached) {
       result = compile(job);
     }
     const double took = rounded(now_us() - begin);
-    if (!is_cached && request.uses_cache) {
+    if (!is_cached && uses_cache) {
       cache.put(key, *result);
     }
     json::Object answer{{"id", request.id}, {"ok", result->has_value()}, {"compile_us", took}};

@@ -133,6 +133,98 @@ Result<std::vector<TokenId>> ids_from_json(const json::Value& request, std::stri
   return out;
 }
 
+namespace {
+
+bool flag(const json::Value& object, std::string_view member, bool otherwise) {
+  const json::Value* value = object.find(member);
+  return value != nullptr && value->as_bool() != nullptr ? *value->as_bool() : otherwise;
+}
+
+std::unexpected<CompileError> bad(std::string message) {
+  return refuse({.code = ErrorCode::invalid_schema, .message = std::move(message)});
+}
+
+std::optional<CompileError> read_tool_choice(const json::Value& spec, CompositeJob& job) {
+  const json::Value* choice = spec.find("tool_choice");
+  const std::string name = choice != nullptr && choice->as_string() != nullptr ? *choice->as_string() : "auto";
+  if (name == "none" || name == "auto" || name == "required") {
+    job.tool_use = name == "none" ? ToolUse::none : name == "auto" ? ToolUse::automatic : ToolUse::required;
+    return std::nullopt;
+  }
+  job.tool_use = ToolUse::required;
+  std::erase_if(job.tools, [&](const ToolDefinition& tool) { return tool.name != name; });
+  return job.tools.empty() ? std::optional(bad("tool_choice names no tool").error()) : std::nullopt;
+}
+
+std::optional<CompileError> read_body(const json::Value& spec, CompositeJob& job) {
+  const json::Value* body = spec.find("body");
+  if (body == nullptr || body->is_null()) {
+    return std::nullopt;
+  }
+  const json::Value* kind = body->find("kind");
+  const json::Value* text = body->find("grammar");
+  const Compiled<GrammarKind> known = kind_from_name(kind != nullptr && kind->as_string() != nullptr ? *kind->as_string() : "");
+  const Result<CompileOptions> options = options_from_json(body->find("options"));
+  const bool has_text = text != nullptr && text->as_string() != nullptr;
+  if (!known || !options || (!has_text && *known != GrammarKind::json_object)) {
+    return bad("body needs a kind, a grammar and options as compile has them").error();
+  }
+  job.body = CompositeJob::Body{.kind = *known, .text = has_text ? *text->as_string() : "", .options = *options};
+  return std::nullopt;
+}
+
+}  // namespace
+
+Compiled<CompositeJob> composite_from_json(const json::Value& request, CompositeForm form) {
+  constexpr TokenId kThinkEnd{128822};
+  CompositeJob job;
+  const json::Value* text = request.find("grammar");
+  Result<json::Value> parsed = fail(ErrorKind::invalid_argument, "grammar must be the text of a tools array");
+  if (form == CompositeForm::tools_text && text != nullptr && text->as_string() != nullptr) {
+    parsed = json::parse(*text->as_string(), {.max_depth = 256});
+  }
+  const json::Value* spec = request.find("spec");
+  if (form == CompositeForm::spec && (spec == nullptr || spec->as_object() == nullptr)) {
+    return bad("spec must be an object");
+  }
+  if (form == CompositeForm::tools_text && !parsed) {
+    return bad(parsed.error().message);
+  }
+  const json::Value* tools = form == CompositeForm::spec ? spec->find("tools") : &*parsed;
+  if (tools != nullptr && !tools->is_null()) {
+    Compiled<std::vector<ToolDefinition>> read = tools_from_json(*tools);
+    if (!read) {
+      return refuse(std::move(read.error()));
+    }
+    job.tools = std::move(*read);
+  }
+  if (form == CompositeForm::tools_text) {
+    job.tool_use = ToolUse::required;
+    for (ToolDefinition& tool : job.tools) {
+      tool.is_strict = true;
+    }
+    return job;
+  }
+  job.has_parallel_calls = flag(*spec, "parallel", true);
+  const Result<std::vector<TokenId>> ends = ids_from_json(*spec, "end_ids");
+  if (!ends) {
+    return bad(ends.error().message);
+  }
+  if (flag(*spec, "reasoning", false)) {
+    job.reasoning_end_ids = ends->empty() ? std::vector<TokenId>{kThinkEnd} : *ends;
+  }
+  if (const json::Value* bound = spec->find("bound_id"); bound != nullptr && bound->as_number() != nullptr) {
+    job.bound_id = TokenId{static_cast<std::int32_t>(bound->as_number()->as_int64().value_or(0))};
+  }
+  auto error = job.tools.empty() ? std::nullopt : read_tool_choice(*spec, job);
+  error = error ? error : read_body(*spec, job);
+  if (error) {
+    return refuse(*error);
+  }
+  job.block_is_open = job.tool_use == ToolUse::required && job.reasoning_end_ids.empty();
+  return job;
+}
+
 json::Value error_json(const CompileError& error) {
   json::Object out{{"code", code_name(error.code)}, {"message", error.message}};
   if (!error.pointer.empty()) {

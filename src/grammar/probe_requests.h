@@ -8,6 +8,7 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "grammar/compile.h"
+#include "grammar/composite.h"
 
 namespace deepinfer::grammar {
 
@@ -16,6 +17,12 @@ namespace deepinfer::grammar {
 [[nodiscard]] Result<CompileOptions> options_from_json(const json::Value* options);
 /// Errors: invalid_argument when the member is there and is no list of non-negative ids.
 [[nodiscard]] Result<std::vector<TokenId>> ids_from_json(const json::Value& request, std::string_view member);
+enum class CompositeForm {
+  tools_text,  ///< `grammar` is the text of a tools array: a block of strict calls
+  spec,        ///< `spec` as grammar_probe.md has it
+};
+
+[[nodiscard]] Compiled<CompositeJob> composite_from_json(const json::Value& request, CompositeForm form);
 [[nodiscard]] json::Value error_json(const CompileError& error);
 
 }  // namespace deepinfer::grammar

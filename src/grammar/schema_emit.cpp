@@ -18,27 +18,32 @@ bool is_plain_ascii(std::u32string_view text) {
 
 }  // namespace
 
-SchemaEmitter::SchemaEmitter(ExprPool& pool, NetworkBuilder& builder, SchemaExpander& expander, const CompileOptions& options,
-                             const Budget& budget)
-    : pool_(pool),
-      builder_(builder),
+SchemaEmitter::SchemaEmitter(const SchemaTarget& target, SchemaExpander& expander)
+    : pool_(target.pool),
+      builder_(target.builder),
       expander_(expander),
-      options_(options),
-      budget_(budget),
-      blank_(pool.repeat(ExprPool::kBlank, 0, options.max_blanks)) {}
+      options_(target.options),
+      budget_(target.budget),
+      dsml_token_(target.dsml_token),
+      blank_(pool_.repeat(ExprPool::kBlank, 0, options_.max_blanks)) {}
 
-RuleId SchemaEmitter::rule_of(FormulaId formula, std::int32_t depth) {
+RuleId SchemaEmitter::rule_of(Value value) {
   const bool is_indented = options_.layout && options_.layout->indent;
-  const std::pair key{formula, is_indented ? depth : 0};
-  if (const auto known = rules_.find(key); known != rules_.end()) {
+  value.depth = is_indented ? value.depth : 0;
+  if (const auto known = rules_.find(value); known != rules_.end()) {
     return known->second;
   }
   const RuleId rule = builder_.add_rule();
-  rules_.emplace(key, rule);
-  if (depth < kMaxIndentDepth || !is_indented) {
-    tasks_.push_back({.formula = formula, .depth = key.second, .rule = rule});
+  rules_.emplace(value, rule);
+  if (value.depth < kMaxIndentDepth) {
+    tasks_.push_back({.formula = value.formula, .depth = value.depth, .form = value.form, .rule = rule});
   }
   return rule;
+}
+
+RuleId SchemaEmitter::member_rule(FormulaId value, const Task& task) {
+  const bool is_parameter = task.form == ValueForm::dsml_arguments;
+  return rule_of({value, is_parameter ? 0 : task.depth + 1, is_parameter ? ValueForm::dsml_value : ValueForm::json});
 }
 
 std::optional<CompileError> SchemaEmitter::emit_all() {
@@ -68,6 +73,19 @@ void SchemaEmitter::emit_value(const Task& task) {
   const NodeId from = builder_.start_of(task.rule);
   const NodeId to = builder_.add_node(task.rule);
   builder_.set_final(to);
+  switch (task.form) {
+    case ValueForm::json:
+      return emit_json(shape, task, from, to);
+    case ValueForm::dsml_value:
+      return emit_dsml_value(shape, task, from, to);
+    case ValueForm::dsml_arguments:
+      for (const ObjectClause& clause : shape.objects) {
+        ObjectEmitter(*this, task, clause).emit(from, to);
+      }
+  }
+}
+
+void SchemaEmitter::emit_json(const Shape& shape, const Task& task, NodeId from, NodeId to) {
   builder_.lexeme(from, to, {.expr = scalars(shape, from, to)});
   for (const ArrayClause& clause : shape.arrays) {
     ArrayEmitter(*this, task, clause).emit(from, to);
@@ -75,6 +93,26 @@ void SchemaEmitter::emit_value(const Task& task) {
   for (const ObjectClause& clause : shape.objects) {
     ObjectEmitter(*this, task, clause).emit(from, to);
   }
+}
+
+/// Strings stand as they are, everything else as JSON.
+void SchemaEmitter::emit_dsml_value(Shape shape, const Task& task, NodeId from, NodeId to) {
+  const NodeId written = builder_.add_node(task.rule);
+  if (shape.string != ExprPool::kEmpty) {
+    builder_.lexeme(text(from, "true\">", task.rule), written, {.expr = shape.string});
+  }
+  shape.string = ExprPool::kEmpty;
+  Task json = task;
+  json.form = ValueForm::json;
+  emit_json(shape, json, text(from, "false\">", task.rule), written);
+  builder_.lexeme(marker(written, "</", task.rule), to, {.expr = pool_.literal(U" parameter>")});
+}
+
+/// `before` and the control token of tool calls.
+NodeId SchemaEmitter::marker(NodeId from, std::string_view before, RuleId rule) {
+  const NodeId to = builder_.add_node(rule);
+  builder_.token(text(from, before, rule), to, dsml_token_);
+  return to;
 }
 
 /// null, booleans, numbers and finite plain strings as one lexeme; other strings get one of their own.
@@ -131,18 +169,36 @@ void SchemaEmitter::line_break(std::string& out, std::int32_t depth) const {
 }
 
 NodeId SchemaEmitter::open(NodeId from, char bracket, const Task& task) {
-  std::string spelling(1, bracket);
-  if (options_.layout) {
-    return text(from, spelling, task.rule);
+  if (task.form == ValueForm::dsml_arguments) {
+    return from;
   }
-  return blanks(text(from, spelling, task.rule), task.rule);
+  const NodeId opened = text(from, std::string(1, bracket), task.rule);
+  return options_.layout ? opened : blanks(opened, task.rule);
 }
 
-void SchemaEmitter::close_empty(NodeId from, NodeId end, char bracket, const Task&) {
+NodeId SchemaEmitter::first(NodeId from, const Task& task) {
+  if (task.form == ValueForm::dsml_arguments) {
+    return text(marker(from, "<", task.rule), " parameter name=\"", task.rule);
+  }
+  std::string spelling;
+  if (options_.layout) {
+    line_break(spelling, task.depth + 1);
+  }
+  return spelling.empty() ? from : text(from, spelling, task.rule);
+}
+
+void SchemaEmitter::close_empty(NodeId from, NodeId end, char bracket, const Task& task) {
+  if (task.form == ValueForm::dsml_arguments) {
+    return close(from, end, bracket, task);
+  }
   builder_.lexeme(from, end, {.expr = pool_.literal(std::u32string(1, static_cast<char32_t>(bracket)))});
 }
 
 void SchemaEmitter::close(NodeId from, NodeId end, char bracket, const Task& task) {
+  if (task.form == ValueForm::dsml_arguments) {
+    builder_.lexeme(marker(from, "\n</", task.rule), end, {.expr = pool_.literal(U" invoke>")});
+    return;
+  }
   std::string spelling;
   if (options_.layout) {
     line_break(spelling, task.depth);
@@ -154,6 +210,9 @@ void SchemaEmitter::close(NodeId from, NodeId end, char bracket, const Task& tas
 }
 
 NodeId SchemaEmitter::comma(NodeId from, const Task& task) {
+  if (task.form == ValueForm::dsml_arguments) {
+    return first(text(from, "\n", task.rule), task);
+  }
   if (options_.layout) {
     std::string spelling = options_.layout->item_separator;
     line_break(spelling, task.depth + 1);
@@ -162,7 +221,29 @@ NodeId SchemaEmitter::comma(NodeId from, const Task& task) {
   return blanks(text(blanks(from, task.rule), ",", task.rule), task.rule);
 }
 
+std::string SchemaEmitter::key_spelling(const std::string& name, const Task& task) const {
+  if (task.form == ValueForm::dsml_arguments) {
+    return name + "\" string=\"";
+  }
+  std::string out;
+  json::append_string(out, name);
+  return out;
+}
+
+Lexeme SchemaEmitter::key_lexeme(ExprId keys, const Task& task) {
+  if (task.form != ValueForm::dsml_arguments) {
+    return {.expr = keys, .encoding = Encoding::json_string};
+  }
+  // A quote or an angle bracket in a key could not be told from the markup around it.
+  const CodeSet markup = normalise({{U'\n', U'\n'}, {U'"', U'"'}, {U'<', U'<'}, {U'>', U'>'}});
+  const ExprId plain = pool_.repeat(pool_.one_of(complement(markup)), 1, kUnbounded);
+  return {.expr = pool_.concat(pool_.both(keys, plain), pool_.literal(U"\" string=\""))};
+}
+
 NodeId SchemaEmitter::colon(NodeId from, const Task& task) {
+  if (task.form == ValueForm::dsml_arguments) {
+    return from;
+  }
   if (options_.layout) {
     return text(from, options_.layout->key_separator, task.rule);
   }

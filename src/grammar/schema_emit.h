@@ -8,16 +8,31 @@
 
 #include "grammar/compile.h"
 #include "grammar/network.h"
+#include "grammar/schema_compile.h"
 #include "grammar/schema_expand.h"
 
 namespace deepinfer::grammar {
 
+/// How a value stands in the text.
+enum class ValueForm : std::uint8_t {
+  json,
+  dsml_arguments,  ///< an object as the parameters of a tool call
+  dsml_value,      ///< one parameter's value, from behind `string="`
+};
+
 class SchemaEmitter {
  public:
-  SchemaEmitter(ExprPool& pool, NetworkBuilder& builder, SchemaExpander& expander, const CompileOptions& options, const Budget& budget);
+  struct Value {
+    FormulaId formula = 0;
+    std::int32_t depth = 0;  ///< of brackets, for indents
+    ValueForm form = ValueForm::json;
+    friend auto operator<=>(const Value&, const Value&) = default;
+  };
 
-  /// The rule for values of `formula`, emitted with everything below it before emit_all() returns.
-  [[nodiscard]] RuleId rule_of(FormulaId formula, std::int32_t depth = 0);
+  SchemaEmitter(const SchemaTarget& target, SchemaExpander& expander);
+
+  /// The rule for a value, emitted with everything below it before emit_all() returns.
+  [[nodiscard]] RuleId rule_of(Value value);
   /// Works through all rules asked for.
   [[nodiscard]] std::optional<CompileError> emit_all();
 
@@ -27,10 +42,14 @@ class SchemaEmitter {
   struct Task {
     FormulaId formula = 0;
     std::int32_t depth = 0;
+    ValueForm form = ValueForm::json;
     RuleId rule = 0;
   };
 
   void emit_value(const Task& task);
+  void emit_json(const Shape& shape, const Task& task, NodeId from, NodeId to);
+  void emit_dsml_value(Shape shape, const Task& task, NodeId from, NodeId to);
+  [[nodiscard]] NodeId marker(NodeId from, std::string_view before, RuleId rule);
   [[nodiscard]] ExprId scalars(const Shape& shape, NodeId from, NodeId to);
   /// Literal text and blanks as the layout wants them; each returns the node behind.
   [[nodiscard]] NodeId text(NodeId from, std::string_view ascii, RuleId rule);
@@ -38,7 +57,12 @@ class SchemaEmitter {
   [[nodiscard]] NodeId open(NodeId from, char bracket, const Task& task);
   void close(NodeId from, NodeId end, char bracket, const Task& task);
   void close_empty(NodeId from, NodeId end, char bracket, const Task& task);
+  /// From behind the opening bracket to where the first member or item begins.
+  [[nodiscard]] NodeId first(NodeId from, const Task& task);
   [[nodiscard]] NodeId comma(NodeId from, const Task& task);
+  [[nodiscard]] std::string key_spelling(const std::string& name, const Task& task) const;
+  [[nodiscard]] Lexeme key_lexeme(ExprId keys, const Task& task);
+  [[nodiscard]] RuleId member_rule(FormulaId value, const Task& task);
   [[nodiscard]] NodeId colon(NodeId from, const Task& task);
   void line_break(std::string& out, std::int32_t depth) const;
   void refuse_with(CompileError error);
@@ -48,7 +72,8 @@ class SchemaEmitter {
   SchemaExpander& expander_;
   const CompileOptions& options_;
   const Budget& budget_;
-  std::map<std::pair<FormulaId, std::int32_t>, RuleId> rules_;
+  std::int32_t dsml_token_;
+  std::map<Value, RuleId> rules_;
   std::vector<Task> tasks_;
   ExprId blank_;
   std::optional<CompileError> error_;

@@ -195,7 +195,7 @@ Shape SchemaExpander::constant_shape(const json::Value& value) {
   } else if (const json::Number* number = value.as_number()) {
     const std::optional<Decimal> decimal = decimal_of(number->text);
     if (decimal) {
-      out.number = {.plain = equal_to(pool_, *decimal), .has_exponents = false, .is_whole = decimal->fraction.empty()};
+      out.number = {.plain = equal_to(pool_, *decimal), .has_exponents = false, .is_whole = number->is_integer()};
     } else {
       fail_with(
           {.code = ErrorCode::unsupported, .message = "unsupported number of more than 4096 digits in a constant", .keyword = "const"});

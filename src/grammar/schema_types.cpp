@@ -72,7 +72,7 @@ void SchemaExpander::apply_numbers(const Node& node, Shape& out) {
     if (!decimal || decimal->is_zero() || decimal->is_negative) {
       return invalid(node, "multipleOf", "must be a number above zero");
     }
-    const std::optional<ExprId> multiples = multiples_of(pool_, *decimal);
+    const std::optional<ExprId> multiples = out.number.is_whole ? whole_multiples_of(pool_, *decimal) : multiples_of(pool_, *decimal);
     if (!multiples) {
       return unsupported(node, "multipleOf", "more digits than 64 bits hold");
     }

@@ -79,7 +79,7 @@ Vocabulary::Vocabulary(std::vector<VocabularyToken> tokens, std::int32_t num_row
   }
   text_mask_.assign(mask_words(), 0);
   build_trie();
-  build_json_body();
+  json_body_ = json_table(any_code_point());
   build_blanks();
 }
 
@@ -116,6 +116,7 @@ void Vocabulary::build_trie() {
     const std::string_view text = text_of(id);
     if (previous >= 0 && text_of(previous) == text) {
       same_[static_cast<std::size_t>(previous)] = id;
+      has_duplicates_ = true;
       previous = id;
       continue;
     }
@@ -133,32 +134,65 @@ void Vocabulary::build_trie() {
   for (; !open.empty(); open.pop_back()) {
     trie_[open.back()].end = static_cast<std::uint32_t>(trie_.size());
   }
+  for (std::uint32_t i = 1; i < trie_[0].end; i = trie_[i].end) {
+    root_children_[trie_[i].byte] = i;
+  }
 }
 
-void Vocabulary::build_json_body() {
+LoopTable Vocabulary::json_table(const CodeSet& set) const {
   ExprPool pool;
   Lexer lexer(pool);
-  const LexId body = lexer.next(lexer.start(ExprPool::kAnyText, Encoding::json_string), '"');
+  LoopTable out;
   std::vector<Leaving> leaving;
-  for (std::size_t id = 0; id < tokens_.size(); ++id) {
-    const std::string_view text = this->text(TokenId{static_cast<std::int32_t>(id)});
-    LexId state = body;
-    std::uint16_t chars = 0;
-    std::size_t at = 0;
-    while (at < text.size() && state != kDead && !lexer.accepting(state)) {
-      chars = static_cast<std::uint16_t>(chars + (state == body ? 1 : 0));
-      state = lexer.next(state, static_cast<std::uint8_t>(text[at++]));
+  struct Open {
+    LexId state;
+    std::uint16_t chars;  // begun
+  };
+  const LexId body = lexer.next(lexer.start(pool.star(pool.one_of(set)), Encoding::json_string), '"');
+  std::vector<Open> open(max_token_bytes_ + 1);
+  open[0] = {body, 0};
+  const auto add_exits = [&](std::uint32_t root, std::uint16_t chars) {  // the subtree behind a closing quote
+    for (std::uint32_t i = root; i < trie_[root].end; ++i) {
+      for (std::int32_t token = trie_[i].token; token >= 0; token = same_text(token)) {
+        leaving.push_back({std::string_view(tokens_[static_cast<std::size_t>(token)].bytes).substr(trie_[root].depth), {token, chars}});
+      }
     }
-    if (text.empty() || state == kDead) {
+  };
+  for (std::uint32_t i = 1; i < trie_[0].end;) {
+    const TokenTrieNode& node = trie_[i];
+    const Open from = open[node.depth - 1U];
+    const LexId state = lexer.next(from.state, node.byte);
+    if (state == kDead) {
+      i = node.end;
       continue;
     }
-    if (!lexer.accepting(state)) {
-      json_body_.inside.push_back({static_cast<std::int32_t>(id), chars});
-    } else {  // the quote itself was counted as a character
-      leaving.push_back({text.substr(at), {static_cast<std::int32_t>(id), static_cast<std::uint16_t>(chars - 1)}});
+    if (lexer.accepting(state)) {
+      add_exits(i, from.chars);
+      i = node.end;
+      continue;
     }
+    const auto chars = static_cast<std::uint16_t>(from.chars + (from.state == body ? 1 : 0));
+    open[node.depth] = {state, chars};
+    for (std::int32_t token = node.token; token >= 0; token = same_text(token)) {
+      out.inside.push_back({token, chars});
+    }
+    ++i;
   }
-  finish(json_body_, std::move(leaving), mask_words());
+  finish(out, std::move(leaving), mask_words());
+  return out;
+}
+
+const LoopTable* Vocabulary::json_loop(const CodeSet& set) const {
+  constexpr std::size_t kMaxTables = 64;  // at most about two megabytes each
+  const std::lock_guard lock(loops_->mutex);
+  const auto known = loops_->tables.find(set);
+  if (known != loops_->tables.end()) {
+    return known->second.get();
+  }
+  if (loops_->tables.size() >= kMaxTables) {
+    return nullptr;
+  }
+  return loops_->tables.emplace(set, std::make_unique<const LoopTable>(json_table(set))).first->second.get();
 }
 
 void Vocabulary::build_blanks() {

@@ -3,12 +3,17 @@
 // Immutable after construction and shared by all grammars of a tokenizer.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/ids.h"
+#include "grammar/code_set.h"
 
 namespace deepinfer::tokenizer {
 class Tokenizer;
@@ -68,15 +73,22 @@ class Vocabulary {
   [[nodiscard]] std::string_view spelling(TokenId id) const;
 
   [[nodiscard]] std::span<const TokenTrieNode> trie() const { return trie_; }
+  /// The trie node behind one byte; 0 when no token begins with it.
+  [[nodiscard]] std::uint32_t root_child(std::uint8_t byte) const { return root_children_[byte]; }
+  /// Some tokens share their bytes with others: same_text() must be asked.
+  [[nodiscard]] bool has_duplicates() const { return has_duplicates_; }
   /// The next token with the same bytes; -1 at the end.
   [[nodiscard]] std::int32_t same_text(std::int32_t token) const { return same_[static_cast<std::size_t>(token)]; }
   [[nodiscard]] const std::vector<std::uint32_t>& text_mask() const { return text_mask_; }
   [[nodiscard]] const LoopTable& json_body() const { return json_body_; }
   [[nodiscard]] const LoopTable& blanks() const { return blanks_; }
+  /// What tokens do inside a JSON string whose characters are all in `set`. Made when first asked for and shared by all
+  /// grammars; nullptr when too many other sets were asked for before. Thread-safe.
+  [[nodiscard]] const LoopTable* json_loop(const CodeSet& set) const;
 
  private:
   void build_trie();
-  void build_json_body();
+  [[nodiscard]] LoopTable json_table(const CodeSet& set) const;
   void build_blanks();
 
   std::vector<VocabularyToken> tokens_;
@@ -87,6 +99,13 @@ class Vocabulary {
   std::vector<std::uint32_t> text_mask_;
   LoopTable json_body_;
   LoopTable blanks_;
+  std::array<std::uint32_t, 256> root_children_{};
+  bool has_duplicates_ = false;
+  struct SharedLoops {
+    std::mutex mutex;
+    std::map<CodeSet, std::unique_ptr<const LoopTable>> tables;
+  };
+  std::unique_ptr<SharedLoops> loops_ = std::make_unique<SharedLoops>();
 };
 
 /// The vocabulary of a tokenizer; `num_rows` 0 stands for the tokenizer's own size.
