@@ -1,15 +1,18 @@
 #include "recipe/apply_patch_tool.h"
 
+#include <string>
+#include <utility>
+
 namespace deepinfer::recipe {
 
 namespace {
 
-/// What the model was given for this tool, to the byte (some hyphens are U+2011).
-constexpr std::string_view kDescription =
+/// What the models were given for this tool, to the byte (some hyphens are U+2011). Between the two parts V4.1 has an empty line.
+constexpr std::string_view kIntroduction =
     "Use the `apply_patch` tool to edit files.\n"
     "Your patch language is a stripped‑down, file‑oriented diff format designed to be easy to parse and safe to apply. You can think of it "
-    "as a high‑level envelope:\n"
-    "\n"
+    "as a high‑level envelope:\n";
+constexpr std::string_view kRules =
     "*** Begin Patch\n"
     "[ one or more file sections ]\n"
     "*** End Patch\n"
@@ -80,7 +83,7 @@ constexpr std::string_view kDescription =
 
 }  // namespace
 
-ToolDeclaration apply_patch_declaration() {
+ToolDeclaration apply_patch_declaration(ModelVersion version) {
   using json::Object;
   Object input{{"type", "string"},
                {"description", "The entire contents of the apply_patch command (the *** Begin Patch ... *** End Patch envelope)."}};
@@ -88,8 +91,10 @@ ToolDeclaration apply_patch_declaration() {
                     {"additionalProperties", false},
                     {"properties", Object{{"input", std::move(input)}}},
                     {"required", json::Array{"input"}}};
+  std::string description(kIntroduction);
+  description.append(version == ModelVersion::v4 ? "" : "\n").append(kRules);
   return ToolDeclaration{.name = std::string(kApplyPatch),
-                         .description = std::string(kDescription),
+                         .description = std::move(description),
                          .parameters = std::move(parameters),
                          .strict = std::nullopt,
                          .defer_loading = false};

@@ -3,12 +3,13 @@
 
 #include <string_view>
 
+#include "recipe/conversation.h"
 #include "recipe/tools.h"
 
 namespace deepinfer::recipe {
 
 inline constexpr std::string_view kApplyPatch = "apply_patch";
 
-[[nodiscard]] ToolDeclaration apply_patch_declaration();
+[[nodiscard]] ToolDeclaration apply_patch_declaration(ModelVersion version);
 
 }  // namespace deepinfer::recipe

@@ -143,21 +143,17 @@ class ChatMessages {
             "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
             "(insufficient tool messages following tool_calls message)");
       }
-      if (!answered.insert(messages_[i].tool_call_id).second) {
-        return reject("Duplicate value for 'tool_call_id' of " + messages_[i].tool_call_id + " in message[" + std::to_string(i) + "]");
+      const std::string& id = messages_[i].tool_call_id;
+      if (!awaited.contains(id)) {
+        // The official text names the answer that fits no call.
+        return reject(
+            "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id', The following "
+            "tool_call_ids did not have response messages: " +
+            id);
       }
-    }
-    std::string missing;
-    for (const ToolCall& call : calls) {
-      if (!answered.contains(call.id)) {
-        missing += (missing.empty() ? "" : ", ") + call.id;
+      if (!answered.insert(id).second) {
+        return reject("Duplicate value for 'tool_call_id' of " + id + " in message[" + std::to_string(i) + "]");
       }
-    }
-    if (!missing.empty()) {
-      return reject(
-          "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id', The following "
-          "tool_call_ids did not have response messages: " +
-          missing);
     }
     return {};
   }

@@ -35,12 +35,12 @@ std::expected<DeclaredTools, RequestError> sort_tools(std::vector<MessagesTool> 
     }
     out.functions.push_back(std::move(declaration));
   }
+  if (version == ModelVersion::v4) {  // shows all tools up front
+    std::ranges::for_each(out.functions, [](ToolDeclaration& tool) { tool.defer_loading = false; });
+  }
   const auto is_deferred = [](const ToolDeclaration& tool) { return tool.defer_loading; };
   if (!out.functions.empty() && std::ranges::all_of(out.functions, is_deferred)) {
     return reject("tools: at least one tool must have defer_loading=false. All tools cannot be deferred.");
-  }
-  if (version == ModelVersion::v4) {  // shows all tools up front
-    std::ranges::for_each(out.functions, [](ToolDeclaration& tool) { tool.defer_loading = false; });
   }
   return out;
 }

@@ -253,7 +253,8 @@ Verdict ResponsesFunctions::add_namespace(ResponsesNamespace& group, const std::
       details_.namespace_tools[name] = {group.name, std::move(declaration.name)};
     }
     declaration.name = std::move(name);
-    if (group.description && !group.description->empty()) {
+    const bool shows_description = version_ != ModelVersion::v4 && group.description && !group.description->empty();
+    if (shows_description) {
       declaration.description = *group.description + "\n" + declaration.description.value_or("");
     }
     declare(std::move(declaration));
@@ -274,16 +275,19 @@ Verdict ResponsesFunctions::add_custom(const ResponsesCustomTool& tool) {
     return reject("Unsupported custom tool: '" + tool.name + "'. Only '" + std::string(kApplyPatch) + "' is supported.");
   }
   details_.custom_tools.push_back(tool.name);
-  declare(apply_patch_declaration());
+  declare(apply_patch_declaration(version_));
   return {};
 }
 
-/// Only a search that the client runs is a function; one that the server would run is ignored.
+/// Only a search that the client runs is a function; one that the server would run is ignored. V4 models are shown none.
 void ResponsesFunctions::add_tool_search(ResponsesToolSearch& tool) {
   if (tool.execution != ToolSearchExecution::client) {
     return;
   }
   details_.has_client_tool_search = true;
+  if (version_ == ModelVersion::v4) {
+    return;
+  }
   declare(ToolDeclaration{.name = "tool_search",
                           .description = std::move(tool.description),
                           .parameters = std::move(tool.parameters),

@@ -1,7 +1,6 @@
 // The recorded answers of the official package to streams, and the laws that every event of them obeys.
 #include <gtest/gtest.h>
 
-#include <iostream>
 #include <map>
 
 #include "recipe/official_answers.h"
@@ -96,12 +95,7 @@ BackendFinish backend_finish_of(const json::Value& json) {
 }
 
 TEST(OfficialStateMachine, EveryReplyParsesAsRecordedInEveryTwoPieces) {
-  const std::filesystem::path path = std::filesystem::path(DEEPINFER_SHARED) / "data/recipe/vectors/stream/state_machine.jsonl";
-  if (!std::filesystem::exists(path)) {
-    std::cout << path << " is absent: these vectors are not checked\n";
-    return;
-  }
-  for (const json::Value& record : read_json_lines(path)) {
+  for (const json::Value& record : read_json_lines(recipe_data("oracle") / "state_machine.jsonl.gz")) {
     const std::string_view text = text_of(record, "text");
     const ParsingOptions options = options_of(*record.find("options"));
     const BackendFinish finish = backend_finish_of(*record.find("backend_finish"));

@@ -48,11 +48,7 @@ TEST(EngramVocabulary, DeepseekFileHasThePublishedClasses) {
 }
 
 TEST(EngramVocabulary, CompletedV41VocabularyHasThePublishedClasses) {
-  const std::string overlay = testing::read_overlay();
-  if (overlay.empty()) {
-    return;
-  }
-  const Result<Tokenizer> tokenizer = Tokenizer::parse(testing::read_data("deepseek-tokenizer.json.gz"), overlay);
+  const Result<Tokenizer> tokenizer = Tokenizer::parse(testing::read_data("deepseek-tokenizer.json.gz"), testing::read_overlay());
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
   const EngramVocabulary engram = compress_vocabulary(*tokenizer);
   ASSERT_EQ(engram.class_of.size(), 129280U);

@@ -50,11 +50,7 @@ void expect_case(const Tokenizer& tokenizer, const Case& entry) {
 }
 
 TEST(OfficialCases, AllHoldWithTheV41Overlay) {
-  const std::string overlay = testing::read_overlay();
-  if (overlay.empty()) {
-    return;
-  }
-  const Result<Tokenizer> tokenizer = Tokenizer::parse(testing::read_data("deepseek-tokenizer.json.gz"), overlay);
+  const Result<Tokenizer> tokenizer = Tokenizer::parse(testing::read_data("deepseek-tokenizer.json.gz"), testing::read_overlay());
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
   EXPECT_EQ(tokenizer->vocab_size(), 129280);
   const std::vector<Case> cases = read_cases();
@@ -82,13 +78,9 @@ TEST(OfficialCases, DecodingOfModelTokensHoldsWithTheFileAlone) {
 }
 
 TEST(OfficialCases, EarlierVectorsHold) {
-  const std::string overlay = testing::read_overlay();
-  if (overlay.empty()) {
-    return;
-  }
-  const Result<Tokenizer> tokenizer = Tokenizer::parse(testing::read_data("deepseek-tokenizer.json.gz"), overlay);
+  const Result<Tokenizer> tokenizer = Tokenizer::parse(testing::read_data("deepseek-tokenizer.json.gz"), testing::read_overlay());
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-  std::istringstream lines(testing::read_file(std::string(DEEPINFER_SHARED) + "/data/recipe/vectors/tokenizer/cases.jsonl"));
+  std::istringstream lines(testing::read_data("earlier_cases.jsonl.gz"));
   int num_cases = 0;
   for (std::string line; std::getline(lines, line); ++num_cases) {
     const json::Value value = *json::parse(line);

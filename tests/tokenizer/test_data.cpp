@@ -4,7 +4,6 @@
 #include <zlib.h>
 
 #include <fstream>
-#include <iostream>
 #include <iterator>
 #include <random>
 
@@ -63,15 +62,7 @@ std::string read_data(std::string_view name) {
   return out;
 }
 
-std::string read_overlay() {
-  const std::filesystem::path path =
-      std::filesystem::path(DEEPINFER_SHARED) / "data" / "recipe" / "vectors" / "tokenizer" / "added_tokens_v41.json";
-  std::string out = read_file(path);
-  if (out.empty()) {
-    std::cout << path << " is absent: checks of the V4.1 added tokens are left out\n";
-  }
-  return out;
-}
+std::string read_overlay() { return read_data("added_tokens_v41.json"); }
 
 const Tokenizer& deepseek() {
   static const Tokenizer tokenizer = parse_data("deepseek-tokenizer.json.gz");

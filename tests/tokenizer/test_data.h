@@ -17,7 +17,7 @@ std::string read_data(std::string_view name);
 /// The text of any file; "" when it does not exist.
 std::string read_file(const std::filesystem::path& path);
 
-/// The overlay of the V4.1 tokens in the shared data; "" when the shared data is absent, after saying so.
+/// The overlay of the V4.1 tokens.
 std::string read_overlay();
 
 const Tokenizer& deepseek();  ///< the V3 file without an overlay
