@@ -31,7 +31,8 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
       limits_{.vocab_size = parts_.vocab_size, .max_model_len = options.max_model_len},
       max_unfinished_(options.max_requests + options.max_queue),
       scheduler_({.max_requests = options.max_requests, .max_batched_tokens = options.max_batched_tokens}, parts_.geometry),
-      sampler_(parts_.vocab_size) {
+      sampler_(parts_.vocab_size),
+      adjusted_(static_cast<std::size_t>(parts_.vocab_size)) {
   check(limits_.max_model_len >= 1, "the longest context is known");
   check(limits_.max_model_len <= scheduler_.pool().max_positions(), "the cache holds one request of the longest context");
   check(scheduler_.pool().slots().capacity() >= 1, "there is a slot to run in");
@@ -53,7 +54,9 @@ Result<RequestId> Engine::submit(GenerationRequest request, OutputSink sink) {
 void Engine::start(RequestId id, GenerationRequest&& request, OutputSink&& sink) {
   const std::int32_t max_total = max_total_tokens(request, limits_);
   const auto num_prompt = static_cast<std::int32_t>(request.prompt.size());
-  const bool inserted = live_.try_emplace(id, id, std::move(request), max_total, std::move(sink)).second;
+  const bool inserted =
+      live_.try_emplace(id, id, std::move(request), RequestSize{.max_total = max_total, .vocab_size = parts_.vocab_size}, std::move(sink))
+          .second;
   check(inserted, "an id names one request");
   apply(scheduler::Submitted{.request = id, .num_tokens = num_prompt, .max_positions = max_total - 1});
 }
@@ -130,8 +133,9 @@ void Engine::run(const scheduler::StepPlan& plan) {
 scheduler::Event Engine::take_row(LiveRequest& live, std::int32_t num_computed, std::span<const float> logits) {
   const SamplingParams& wanted = live.sampling();
   const auto position = static_cast<std::int64_t>(live.tokens().size());
-  const auto token = sampler_.sample(logits, {.temperature = wanted.temperature, .top_p = wanted.top_p, .top_k = wanted.top_k},
-                                     {.seed = wanted.seed, .position = position});
+  const auto token = sampler_.sample(
+      adjusted(live, logits), {.temperature = wanted.temperature, .top_p = wanted.top_p, .top_k = wanted.top_k, .min_p = wanted.min_p},
+      {.seed = wanted.seed, .position = position}, logits);
   if (!token) {
     live.finish(FinishReason::failed, "at position " + std::to_string(position) + " " + std::string(sampling::describe(token.error())));
     ++counters_.num_failed;
@@ -145,6 +149,17 @@ scheduler::Event Engine::take_row(LiveRequest& live, std::int32_t num_computed, 
     return scheduler::Ended{.request = live.id()};
   }
   return scheduler::Advanced{.request = live.id(), .num_computed = num_computed, .num_new_tokens = 1};
+}
+
+/// The row with the request's penalties and bias; the row itself when there are none.
+std::span<const float> Engine::adjusted(const LiveRequest& live, std::span<const float> logits) {
+  const sampling::Adjustments& adjustments = live.sampling().adjustments;
+  if (!adjustments.change_logits()) {
+    return logits;
+  }
+  adjusted_.assign(logits.begin(), logits.end());
+  sampling::adjust(adjusted_, adjustments, live.history());
+  return adjusted_;
 }
 
 TokenOutput Engine::token_output(TokenId token, const SamplingParams& wanted) {

@@ -67,6 +67,7 @@ class Engine {
   void end_cancelled();
   void run(const scheduler::StepPlan& plan);
   [[nodiscard]] scheduler::Event take_row(LiveRequest& live, std::int32_t num_computed, std::span<const float> logits);
+  [[nodiscard]] std::span<const float> adjusted(const LiveRequest& live, std::span<const float> logits);
   [[nodiscard]] TokenOutput token_output(TokenId token, const SamplingParams& wanted);
   void apply(const scheduler::Event& event) { scheduler_.apply(std::span(&event, 1)); }
   void deliver();
@@ -86,6 +87,7 @@ class Engine {
   std::vector<LiveRequest*> chunk_owners_;
   std::vector<scheduler::Event> events_;
   std::vector<LiveRequest*> to_deliver_;
+  std::vector<float> adjusted_;  // [vocab] one row
 };
 
 }  // namespace deepinfer::engine

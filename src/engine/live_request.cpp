@@ -8,19 +8,26 @@
 
 namespace deepinfer::engine {
 
-LiveRequest::LiveRequest(RequestId id, GenerationRequest&& request, std::int32_t max_total, OutputSink&& sink)
-    : sampling_(request.sampling),
+LiveRequest::LiveRequest(RequestId id, GenerationRequest&& request, RequestSize size, OutputSink&& sink)
+    : sampling_(std::move(request.sampling)),
       tokens_(std::move(request.prompt)),
       num_prompt_(static_cast<std::int32_t>(tokens_.size())),
-      max_total_(max_total),
+      max_total_(size.max_total),
       ignore_eos_(request.ignore_eos),
       stop_matcher_(std::move(request.stop_strings)),
       output_{.request = id},
-      sink_(std::move(sink)) {}
+      sink_(std::move(sink)) {
+  if (sampling_.adjustments.use_history()) {
+    history_ = sampling::TokenHistory(size.vocab_size, tokens_, max_total_ - num_prompt_);
+  }
+}
 
 void LiveRequest::add(TokenOutput&& token, std::string_view token_bytes) {
   check(!finished_, "a finished request gets no token");
   tokens_.push_back(token.token);
+  if (sampling_.adjustments.use_history()) {
+    history_.add(token.token);
+  }
   held_back_.push_back(std::move(token));
   const StopMatcher::Progress progress = stop_matcher_.append(token_bytes);
   show(static_cast<std::size_t>(progress.num_released));

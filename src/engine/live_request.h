@@ -14,15 +14,21 @@
 
 namespace deepinfer::engine {
 
+struct RequestSize {
+  std::int32_t max_total = 0;   ///< tokens, prompt included, after which the request ends by length
+  std::int32_t vocab_size = 0;  ///< of the model
+};
+
 class LiveRequest {
  public:
-  /// `max_total`: tokens, prompt included, after which it ends by length.
-  LiveRequest(RequestId id, GenerationRequest&& request, std::int32_t max_total, OutputSink&& sink);
+  LiveRequest(RequestId id, GenerationRequest&& request, RequestSize size, OutputSink&& sink);
 
   [[nodiscard]] RequestId id() const { return output_.request; }
   [[nodiscard]] const SamplingParams& sampling() const { return sampling_; }
   /// Prompt and generated tokens.
   [[nodiscard]] std::span<const TokenId> tokens() const { return tokens_; }
+  /// How often each token came; empty unless a penalty asks for it.
+  [[nodiscard]] const sampling::TokenHistory& history() const { return history_; }
   [[nodiscard]] bool ignores_eos() const { return ignore_eos_; }
   [[nodiscard]] bool is_finished() const { return finished_; }
 
@@ -39,6 +45,7 @@ class LiveRequest {
 
   SamplingParams sampling_;
   std::vector<TokenId> tokens_;
+  sampling::TokenHistory history_;
   std::int32_t num_prompt_ = 0;
   std::int32_t max_total_ = 0;
   bool ignore_eos_ = false;

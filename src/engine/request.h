@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "sampling/adjustments.h"
 #include "sampling/params.h"
 
 namespace deepinfer::engine {
@@ -18,10 +19,12 @@ struct SamplingParams {
   double temperature = 1.0;           ///< finite, at least 0; 0: greedy
   double top_p = 1.0;                 ///< in (0, 1]
   std::int32_t top_k = -1;            ///< at least 1; −1: all columns
+  double min_p = 0.0;                 ///< in [0, 1]; 0: all columns
   std::uint64_t seed = 0;             ///< same seed, same prompt, same parameters: same tokens
   bool want_logprobs = false;         ///< fill TokenOutput::logprob
   std::int32_t num_top_logprobs = 0;  ///< 0 … kMaxTopLogprobs; needs want_logprobs
   sampling::LogprobKind logprob_kind = sampling::LogprobKind::raw;
+  sampling::Adjustments adjustments = {};  ///< penalties and bias
 };
 
 inline constexpr std::int32_t kMaxTopLogprobs = 1000;  ///< engine.md §9.3

@@ -38,9 +38,32 @@ Result<void> check_sampling(const SamplingParams& sampling) {
   if (sampling.top_k != -1 && sampling.top_k < 1) {
     return refuse("top_k is " + std::to_string(sampling.top_k) + "; it must be at least 1, or -1 for all tokens");
   }
+  if (!(sampling.min_p >= 0.0 && sampling.min_p <= 1.0)) {
+    return refuse("min_p is " + std::to_string(sampling.min_p) + "; it must be from 0 to 1");
+  }
   if (sampling.num_top_logprobs < 0 || sampling.num_top_logprobs > kMaxTopLogprobs) {
     return refuse("the number of top log probabilities is " + std::to_string(sampling.num_top_logprobs) + "; it must be from 0 to " +
                   std::to_string(kMaxTopLogprobs));
+  }
+  return {};
+}
+
+Result<void> check_adjustments(const sampling::Adjustments& adjustments, const RequestLimits& limits) {
+  const float repetition = adjustments.repetition_penalty;
+  if (!(repetition > 0.0F) || !std::isfinite(repetition)) {
+    return refuse("repetition_penalty is " + std::to_string(repetition) + "; it must be a number above 0");
+  }
+  if (!std::isfinite(adjustments.presence_penalty) || !std::isfinite(adjustments.frequency_penalty)) {
+    return refuse("presence_penalty and frequency_penalty must be finite numbers");
+  }
+  for (const sampling::LogitBias& entry : adjustments.bias) {
+    if (entry.token.value < 0 || entry.token.value >= limits.vocab_size) {
+      return refuse("logit_bias names token " + std::to_string(entry.token.value) + "; token ids go from 0 to " +
+                    std::to_string(limits.vocab_size - 1));
+    }
+    if (!std::isfinite(entry.bias)) {
+      return refuse("the logit_bias of token " + std::to_string(entry.token.value) + " must be a finite number");
+    }
   }
   return {};
 }
@@ -53,6 +76,9 @@ Result<void> check_request(const GenerationRequest& request, const RequestLimits
   }
   if (auto sampling = check_sampling(request.sampling); !sampling) {
     return sampling;
+  }
+  if (auto adjustments = check_adjustments(request.sampling.adjustments, limits); !adjustments) {
+    return adjustments;
   }
   if (request.max_tokens < 0) {
     return refuse("max_tokens is " + std::to_string(request.max_tokens) + "; it must be at least 1, or 0 for the rest of the context");

@@ -14,17 +14,20 @@ Distribution::Distribution(std::int32_t vocab_size) : selector_(vocab_size), top
   const auto size = static_cast<std::size_t>(vocab_size);
   weights_.resize(size);
   all_.resize(size);
+  likely_.reserve(size);
   std::iota(all_.begin(), all_.end(), 0);
   kept_log_probabilities_.resize(size);
 }
 
-std::expected<void, RowFailure> Distribution::read(std::span<const float> logits, const Params& params) {
+std::expected<void, RowFailure> Distribution::read(std::span<const float> logits, const Params& params, std::span<const float> raw) {
   check(logits.size() == weights_.size(), "a row has one logit per vocabulary entry");
+  check(raw.empty() || raw.size() == logits.size(), "the row before adjustments is as long as the one after them");
   const auto max = scan_row(logits);
   if (!max) {
     return std::unexpected(max.error());
   }
   logits_ = logits;
+  raw_ = raw.empty() ? logits : raw;
   max_ = *max;
   raw_log_total_.reset();
   if (params.is_greedy()) {
@@ -44,8 +47,9 @@ void Distribution::keep_argmax() {
 void Distribution::keep_columns(const Params& params) {
   const double inverse_temperature = 1.0 / params.temperature;
   double total = exponentiate(logits_, max_.value, inverse_temperature, weights_);
-  if (params.temperature == 1.0) {
+  if (params.temperature == 1.0 && raw_.data() == logits_.data()) {
     raw_log_total_ = log_positive(total);
+    raw_max_ = max_.value;
   }
   const bool limits_mass = params.top_p < 1.0;
   const bool limits_count = params.top_k >= 0 && static_cast<std::size_t>(params.top_k) < logits_.size();
@@ -59,6 +63,11 @@ void Distribution::keep_columns(const Params& params) {
       limit.num_columns = params.top_k;
     }
     columns_ = selector_.select(logits_, weights_, kMassUnits / total, limit);
+  }
+  if (params.min_p > 0.0) {
+    keep_likely(params.min_p);
+  }
+  if (columns_.data() != all_.data()) {
     total = std::accumulate(columns_.begin(), columns_.end(), 0.0,
                             [this](double sum, std::int32_t column) { return sum + weights_[static_cast<std::size_t>(column)]; });
   }
@@ -71,6 +80,17 @@ void Distribution::keep_columns(const Params& params) {
   log_probabilities_ = std::span(kept_log_probabilities_).first(columns_.size());
 }
 
+/// The weight of the most probable column is 1.
+void Distribution::keep_likely(double min_p) {
+  likely_.clear();
+  for (const std::int32_t column : columns_) {
+    if (weights_[static_cast<std::size_t>(column)] >= min_p) {
+      likely_.push_back(column);
+    }
+  }
+  columns_ = likely_;
+}
+
 void Distribution::scatter(std::span<float> row) const {
   check(row.size() == logits_.size(), "a full row has one entry per vocabulary entry");
   std::ranges::fill(row, -std::numeric_limits<float>::infinity());
@@ -79,18 +99,21 @@ void Distribution::scatter(std::span<float> row) const {
   }
 }
 
-double Distribution::log_total_at_temperature_one() {
-  if (!raw_log_total_) {
-    raw_log_total_ = log_positive(exponentiate(logits_, max_.value, 1.0, weights_));
+void Distribution::find_raw_total() {
+  if (raw_log_total_) {
+    return;
   }
-  return *raw_log_total_;
+  const float largest = raw_.data() == logits_.data() ? max_.value : *std::ranges::max_element(raw_);
+  raw_max_ = largest;
+  raw_log_total_ = log_positive(exponentiate(raw_, largest, 1.0, weights_));
 }
 
 float Distribution::logprob(std::int32_t column, LogprobKind kind) {
   float value = 0.0F;
   if (kind == LogprobKind::raw) {
-    const double logit = logits_[static_cast<std::size_t>(column)];
-    value = static_cast<float>((logit - static_cast<double>(max_.value)) - log_total_at_temperature_one());
+    find_raw_total();
+    const double logit = raw_[static_cast<std::size_t>(column)];
+    value = static_cast<float>((logit - raw_max_) - *raw_log_total_);
   } else {
     const auto place = std::ranges::lower_bound(columns_, column);
     if (place == columns_.end() || *place != column) {
@@ -106,17 +129,18 @@ std::span<const TokenLogprob> Distribution::top(std::int32_t count, LogprobKind 
   if (count <= 0) {
     return top_;
   }
-  // In both kinds the order is that of the logits; processed ones end with the kept columns.
-  const auto largest = top_selector_.select(logits_, weights_, 0.0, {.num_columns = count});
+  // In both kinds the order is that of their row; processed ones end with the kept columns.
+  const std::span<const float> row = kind == LogprobKind::raw ? raw_ : logits_;
+  const auto largest = top_selector_.select(row, weights_, 0.0, {.num_columns = count});
   for (const std::int32_t column : largest) {
     const float value = logprob(column, kind);
     if (kind == LogprobKind::raw || value > kRemovedLogprob) {
       top_.push_back({.token = {column}, .logprob = value});
     }
   }
-  std::ranges::sort(top_, [this](const TokenLogprob& a, const TokenLogprob& b) {
-    const float logit_a = logits_[static_cast<std::size_t>(a.token.value)];
-    const float logit_b = logits_[static_cast<std::size_t>(b.token.value)];
+  std::ranges::sort(top_, [row](const TokenLogprob& a, const TokenLogprob& b) {
+    const float logit_a = row[static_cast<std::size_t>(a.token.value)];
+    const float logit_b = row[static_cast<std::size_t>(b.token.value)];
     return logit_a != logit_b ? logit_a > logit_b : a.token < b.token;
   });
   return top_;

@@ -1,4 +1,4 @@
-// Distribution: one row of logits after temperature, top-k and top-p, with raw and processed log-probabilities.
+// Distribution: one row of logits after temperature, top-k, top-p and min-p, with raw and processed log-probabilities.
 // Not here: randomness (sampler.h, rejection.h).
 #pragma once
 
@@ -27,8 +27,10 @@ class Distribution {
  public:
   explicit Distribution(std::int32_t vocab_size);
 
-  /// Takes a row, [vocab] fp32, −infinity where a column is not allowed. Order of operations: engine.md §9.2.
-  [[nodiscard]] std::expected<void, RowFailure> read(std::span<const float> logits, const Params& params);
+  /// Takes a row, [vocab] fp32, −infinity where a column is not allowed. Order of operations: engine.md §9.2; min-p looks at the same
+  /// softmax as top-k and top-p, and the shortest of the three prefixes is kept.
+  /// `raw`: the row before masks and adjustments, for LogprobKind::raw; empty: `logits` itself.
+  [[nodiscard]] std::expected<void, RowFailure> read(std::span<const float> logits, const Params& params, std::span<const float> raw = {});
 
   /// The smallest of the columns with the largest logit.
   [[nodiscard]] std::int32_t argmax() const { return max_.column; }
@@ -47,16 +49,20 @@ class Distribution {
  private:
   void keep_argmax();
   void keep_columns(const Params& params);
-  [[nodiscard]] double log_total_at_temperature_one();
+  void keep_likely(double min_p);
+  void find_raw_total();
 
   std::span<const float> logits_;
+  std::span<const float> raw_;
   RowMax max_;
   std::vector<double> weights_;    // [vocab] e^((x − max)/T) of the last exponentiation
   std::vector<std::int32_t> all_;  // 0 … vocab − 1
   std::span<const std::int32_t> columns_;
+  std::vector<std::int32_t> likely_;  // columns that min-p keeps
   std::vector<float> kept_log_probabilities_;
   std::span<const float> log_probabilities_;
-  std::optional<double> raw_log_total_;  // ln Σ e^(x − max), when known
+  std::optional<double> raw_log_total_;  // ln Σ e^(x − raw_max_) over raw_, when known
+  double raw_max_ = 0.0;
   PrefixSelector selector_;
   PrefixSelector top_selector_;
   std::vector<TokenLogprob> top_;

@@ -13,6 +13,7 @@ struct Params {
   double temperature = 1.0;  ///< finite, at least 0; 0: arg-max, the smaller id on ties
   double top_p = 1.0;        ///< in (0, 1]; 1 disables
   std::int32_t top_k = -1;   ///< at least 1; −1 disables
+  double min_p = 0.0;        ///< in [0, 1]; keeps tokens at least this fraction as probable as the most probable one; 0 disables
 
   [[nodiscard]] bool is_greedy() const { return temperature < kGreedyBelow; }
 };
@@ -23,7 +24,8 @@ struct RandomKey {
   std::int64_t position = 0;  ///< absolute: the number of tokens before this one, prompt included
 };
 
-/// `raw`: log-softmax of the logits. `processed`: after temperature, top-k and top-p (greedy: 0 for the token).
+/// `raw`: log-softmax of the model's logits, before adjustments. `processed`: after adjustments, temperature, top-k, top-p and min-p
+/// (greedy: 0 for the token).
 enum class LogprobKind { raw, processed };
 
 /// The processed log-probability of a token outside the kept columns.

@@ -50,8 +50,9 @@ TokenId sample_coupled(const Distribution& distribution, RandomKey key, const No
   return {best.column};
 }
 
-std::expected<TokenId, RowFailure> Sampler::sample(std::span<const float> logits, const Params& params, RandomKey key) {
-  if (const auto read = distribution_.read(logits, params); !read) {
+std::expected<TokenId, RowFailure> Sampler::sample(std::span<const float> logits, const Params& params, RandomKey key,
+                                                   std::span<const float> raw) {
+  if (const auto read = distribution_.read(logits, params, raw); !read) {
     return std::unexpected(read.error());
   }
   return sample_coupled(distribution_, key, noise_bound_);

@@ -20,7 +20,9 @@ class Sampler {
 
   /// The column with the largest processed log-probability plus noise, the smaller id on ties; greedy: the arg-max.
   /// logits: [vocab] fp32, −infinity where a column is not allowed; they must stay as long as distribution() is asked.
-  [[nodiscard]] std::expected<TokenId, RowFailure> sample(std::span<const float> logits, const Params& params, RandomKey key);
+  /// `raw`: see Distribution::read.
+  [[nodiscard]] std::expected<TokenId, RowFailure> sample(std::span<const float> logits, const Params& params, RandomKey key,
+                                                          std::span<const float> raw = {});
 
   /// Of the last successful sample().
   [[nodiscard]] Distribution& distribution() { return distribution_; }

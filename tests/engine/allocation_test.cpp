@@ -15,6 +15,11 @@ TEST(EngineAllocation, AStepOfRunningRequestsAllocatesNothing) {
     engine::GenerationRequest request{.prompt = random_prompt(random, 20), .max_tokens = 150, .ignore_eos = true};
     request.prompt.reserve(200);
     request.sampling = {.temperature = i % 2 == 0 ? 0.0 : 0.9, .top_p = i % 3 == 0 ? 0.9 : 1.0};
+    if (i >= 4) {
+      request.sampling.adjustments = {
+          .repetition_penalty = 1.1F, .presence_penalty = 0.2F, .frequency_penalty = 0.1F, .bias = {{TokenId{9}, 1.0F}}};
+      request.sampling.min_p = 0.01;
+    }
     if (i % 4 == 0) {
       request.stop_strings = {"abcabcabcabc"};
     }

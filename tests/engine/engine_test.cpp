@@ -160,6 +160,31 @@ TEST(Engine, LogprobsComeWhenWanted) {
   EXPECT_EQ(alone(request).outputs[0].logprob, 0.0F);
 }
 
+TEST(Engine, AHighFrequencyPenaltyLetsNoTokenComeTwice) {
+  Harness harness;
+  engine::GenerationRequest request{.prompt = {{5}, {6}}, .sampling = {.temperature = 0.0}, .max_tokens = 40, .ignore_eos = true};
+  request.sampling.adjustments.frequency_penalty = 100.0F;
+  const RequestId id = harness.submit(request);
+  harness.run_to_the_end();
+  std::vector<TokenId> tokens = harness.reply(id).tokens;
+  ASSERT_EQ(tokens.size(), 40U);
+  std::ranges::sort(tokens);
+  EXPECT_EQ(std::ranges::adjacent_find(tokens), tokens.end());
+}
+
+TEST(Engine, ABiasedTokenWinsAndItsRawLogprobIsTheModels) {
+  Harness harness;
+  engine::GenerationRequest request{
+      .prompt = {{5}, {6}}, .sampling = {.temperature = 0.0, .want_logprobs = true, .num_top_logprobs = 1}, .max_tokens = 1};
+  request.sampling.adjustments.bias = {{TokenId{9}, 100.0F}};
+  const RequestId id = harness.submit(request);
+  harness.run_to_the_end();
+  const engine::TokenOutput& output = harness.reply(id).outputs.at(0);
+  EXPECT_EQ(output.token, TokenId{9});
+  EXPECT_LT(output.logprob, output.top_logprobs.at(0).second);
+  EXPECT_NE(output.top_logprobs.at(0).first, TokenId{9});
+}
+
 TEST(Engine, TheSameSeedGivesTheSameTokensAndAnotherSeedOthers) {
   GenerationRequest request = greedy(kPrompt, 20);
   request.sampling = {.temperature = 1.0, .seed = 7};

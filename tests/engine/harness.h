@@ -122,10 +122,15 @@ inline std::vector<TokenId> random_prompt(std::mt19937_64& random, std::size_t s
 }
 
 inline engine::SamplingParams random_sampling(std::mt19937_64& random) {
-  return {.temperature = static_cast<double>(random() % 4) * 0.5,
-          .top_p = random() % 2 == 0 ? 1.0 : 0.8,
-          .top_k = random() % 2 == 0 ? -1 : 10,
-          .seed = random()};
+  engine::SamplingParams out{.temperature = static_cast<double>(random() % 4) * 0.5,
+                             .top_p = random() % 2 == 0 ? 1.0 : 0.8,
+                             .top_k = random() % 2 == 0 ? -1 : 10,
+                             .min_p = random() % 2 == 0 ? 0.0 : 0.02,
+                             .seed = random()};
+  if (random() % 2 == 0) {
+    out.adjustments = {.repetition_penalty = 1.1F, .presence_penalty = 0.3F, .frequency_penalty = 0.2F, .bias = {{TokenId{7}, 1.5F}}};
+  }
+  return out;
 }
 
 inline engine::GenerationRequest random_request(std::mt19937_64& random, std::int32_t max_prompt, std::int32_t max_tokens) {

@@ -56,6 +56,19 @@ TEST(RequestCheck, NamesTheParameterAndItsRange) {
   EXPECT_EQ(with([](auto& r) { r.sampling.top_p = 0.0; }), "top_p is 0.000000; it must be above 0 and at most 1");
   EXPECT_EQ(with([&](auto& r) { r.sampling.top_p = nan; }), "top_p is nan; it must be above 0 and at most 1");
   EXPECT_EQ(with([](auto& r) { r.sampling.top_k = 0; }), "top_k is 0; it must be at least 1, or -1 for all tokens");
+  EXPECT_EQ(with([&](auto& r) { r.sampling.min_p = nan; }), "min_p is nan; it must be from 0 to 1");
+  EXPECT_EQ(with([](auto& r) { r.sampling.adjustments.repetition_penalty = 0.0F; }),
+            "repetition_penalty is 0.000000; it must be a number above 0");
+  EXPECT_EQ(with([](auto& r) { r.sampling.adjustments.presence_penalty = HUGE_VALF; }),
+            "presence_penalty and frequency_penalty must be finite numbers");
+  EXPECT_EQ(with([](auto& r) {
+              r.sampling.adjustments.bias = {{TokenId{100}, 1.0F}};
+            }),
+            "logit_bias names token 100; token ids go from 0 to 99");
+  EXPECT_EQ(with([](auto& r) {
+              r.sampling.adjustments.bias = {{TokenId{5}, HUGE_VALF}};
+            }),
+            "the logit_bias of token 5 must be a finite number");
   EXPECT_EQ(with([](auto& r) { r.sampling.num_top_logprobs = 1001; }),
             "the number of top log probabilities is 1001; it must be from 0 to 1000");
   EXPECT_EQ(with([](auto& r) { r.max_tokens = -1; }), "max_tokens is -1; it must be at least 1, or 0 for the rest of the context");
