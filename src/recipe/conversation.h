@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "base/ids.h"
 #include "base/json.h"
 
 namespace deepinfer::recipe {
@@ -83,11 +85,21 @@ struct UserMessage {
   friend bool operator==(const UserMessage&, const UserMessage&) = default;
 };
 
+/// A turn with calls as the model wrote it: everything between the think token that opened it and the end token.
+struct GeneratedTurn {
+  ThinkingMode thinking_mode = ThinkingMode::on;  ///< of the reply: which think token opened it
+  std::string text;
+  std::vector<TokenId> ids;
+};
+
 struct AssistantMessage {
   std::string content;
   std::optional<std::string> reasoning_content;
   std::optional<std::vector<ToolCall>> tool_calls;
   bool prefix = false;  ///< the reply continues this message
+  /// V4.1: rendered, id by id, instead of reasoning, content and calls when the turn opens with the same think token again. Whoever
+  /// sets it knows that the client sent this turn back unchanged.
+  std::shared_ptr<const GeneratedTurn> generated = nullptr;
 
   friend bool operator==(const AssistantMessage&, const AssistantMessage&) = default;
 };

@@ -30,22 +30,31 @@ auto read_body(json::Value& value, Read read) -> std::expected<decltype(read(std
 
 }  // namespace
 
-std::expected<ConvertedRequest, RequestError> convert(Api api, std::string_view body, const ConvertOptions& options) {
+std::expected<json::Value, RequestError> parse_body(std::string_view body) {
   Result<json::Value> value = json::parse(body, kBodyLimits);
   if (!value) {
     return std::unexpected(unreadable(RequestError::Stage::json, value.error().message));
   }
+  return std::move(*value);
+}
+
+std::expected<ConvertedRequest, RequestError> convert(Api api, std::string_view body, const ConvertOptions& options) {
+  auto value = parse_body(body);
+  return value ? convert_body(api, std::move(*value), options) : std::unexpected(std::move(value.error()));
+}
+
+std::expected<ConvertedRequest, RequestError> convert_body(Api api, json::Value body, const ConvertOptions& options) {
   switch (api) {
     case Api::chat: {
-      auto chat = read_body(*value, read_chat_body);
+      auto chat = read_body(body, read_chat_body);
       return chat ? convert_chat(std::move(*chat), options) : std::unexpected(std::move(chat.error()));
     }
     case Api::messages: {
-      auto messages = read_body(*value, read_messages_body);
+      auto messages = read_body(body, read_messages_body);
       return messages ? convert_messages(std::move(*messages), options) : std::unexpected(std::move(messages.error()));
     }
     case Api::responses: {
-      auto responses = read_body(*value, read_responses_body);
+      auto responses = read_body(body, read_responses_body);
       return responses ? convert_responses(std::move(*responses), options) : std::unexpected(std::move(responses.error()));
     }
   }

@@ -108,6 +108,10 @@ struct RequestError {
 
 [[nodiscard]] std::expected<ConvertedRequest, RequestError> convert(Api api, std::string_view body, const ConvertOptions& options);
 
+// The two halves of it, for callers that look at the body or change it in between.
+[[nodiscard]] std::expected<json::Value, RequestError> parse_body(std::string_view body);
+[[nodiscard]] std::expected<ConvertedRequest, RequestError> convert_body(Api api, json::Value body, const ConvertOptions& options);
+
 /// max_tokens for the engine: the requested number, or the default of the mode lowered to what the context leaves (at least 1).
 /// `prompt_tokens` counts every image at its full size. Error: the request does not fit `context_limit`.
 [[nodiscard]] std::expected<std::uint32_t, RequestError> resolve_max_tokens(const ConvertedRequest& request, std::uint64_t prompt_tokens,

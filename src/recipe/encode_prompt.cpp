@@ -22,7 +22,16 @@ Result<std::vector<TokenId>> encode_prompt(const Prompt& prompt, const tokenizer
   std::vector<TokenId> ids;
   ids.reserve(text.size() / kBytesPerToken);
   std::size_t done = 0;
+  auto generated = prompt.generated.begin();
+  const auto append_generated_before = [&](std::size_t offset) {
+    for (; generated != prompt.generated.end() && generated->begin < offset; ++generated) {
+      append_plain(ids, text.substr(done, generated->begin - done), tokenizer);
+      ids.insert(ids.end(), generated->turn->ids.begin(), generated->turn->ids.end());
+      done = generated->end;
+    }
+  };
   for (const SpecialRange& range : prompt.special_ranges) {
+    append_generated_before(range.begin);
     append_plain(ids, text.substr(done, range.begin - done), tokenizer);
     const std::string_view spelling = text.substr(range.begin, range.end - range.begin);
     const std::optional<TokenId> id = tokenizer.find(spelling);
@@ -32,6 +41,7 @@ Result<std::vector<TokenId>> encode_prompt(const Prompt& prompt, const tokenizer
     ids.push_back(*id);
     done = range.end;
   }
+  append_generated_before(text.size());
   append_plain(ids, text.substr(done), tokenizer);
   return ids;
 }

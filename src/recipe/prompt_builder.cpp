@@ -19,4 +19,10 @@ void PromptBuilder::content(const Content& content) {
   }
 }
 
+void PromptBuilder::generated(std::shared_ptr<const GeneratedTurn> turn) {
+  const std::size_t begin = prompt_.text.size();
+  prompt_.text += turn->text;
+  prompt_.generated.push_back({.begin = begin, .end = prompt_.text.size(), .turn = std::move(turn)});
+}
+
 }  // namespace deepinfer::recipe

@@ -1,6 +1,7 @@
 // Collects a prompt: plain text, control tokens with their ranges, images in placeholder order.
 #pragma once
 
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -19,6 +20,9 @@ class PromptBuilder {
 
   /// Text whose placeholders become control tokens and whose images are listed.
   void content(const Content& content);
+
+  /// A turn of the model, as it was generated.
+  void generated(std::shared_ptr<const GeneratedTurn> turn);
 
   /// Where encoders append text of their own.
   [[nodiscard]] std::string& buffer() { return prompt_.text; }

@@ -2,6 +2,8 @@
 // Rendering cannot fail. Behaviour: spec/recipe.md section 2 (official deepseek-recipe 0.2.0).
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,17 +18,25 @@ class Tokenizer;
 
 namespace deepinfer::recipe {
 
+/// Bytes [begin, end) of a prompt that repeat a generated turn, whose ids they are.
+struct GeneratedRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  std::shared_ptr<const GeneratedTurn> turn;
+};
+
 struct Prompt {
   std::string text;                          ///< UTF-8
-  std::vector<SpecialRange> special_ranges;  ///< ascending, disjoint; everything between is plain text
+  std::vector<SpecialRange> special_ranges;  ///< ascending, disjoint; everything between is plain text, but for `generated`
+  std::vector<GeneratedRange> generated;     ///< ascending, disjoint from each other and from special_ranges
   std::vector<const ImageSource*> images;    ///< in placeholder order; they belong to the rendered conversation
 };
 
 /// Spellings come from `special_tokens`, but an image placeholder keeps the spelling it has in its message.
 [[nodiscard]] Prompt render(const Conversation& conversation, ModelVersion version, const SpecialTokens& special_tokens = {});
 
-/// Token ids of a prompt: every special range one id, the text between encoded without the added vocabulary, piece by piece.
-/// Error (not_found): the vocabulary has no token of that spelling.
+/// Token ids of a prompt: every special range one id, generated ranges their ids, the text between encoded without the added vocabulary,
+/// piece by piece. Error (not_found): the vocabulary has no token of that spelling.
 [[nodiscard]] Result<std::vector<TokenId>> encode_prompt(const Prompt& prompt, const tokenizer::Tokenizer& tokenizer);
 
 }  // namespace deepinfer::recipe

@@ -129,28 +129,31 @@ void ReplyStream::handle(std::span<const Delta> deltas) {
 void ReplyStream::handle(const ReasoningText& delta) {
   has_reasoning_ = has_reasoning_ || !delta.text.empty();
   if (options_.tokenizer != nullptr) {
-    reasoning_ += delta.text;
+    turn_.reasoning += delta.text;
   }
   std::visit([&](auto& generator) { generator.add(delta, logprobs_of(delta.source), events_); }, generator_);
 }
 
 void ReplyStream::handle(const ContentText& delta) {
+  turn_.content += delta.text;
   std::visit([&](auto& generator) { generator.add(delta, logprobs_of(delta.source), events_); }, generator_);
 }
 
 void ReplyStream::handle(const CallStart& delta) {
   const bool reasoning_is_empty = options_.opening != ReplyOpening::plain && !has_reasoning_;
-  const std::string id = make_call_id(delta.index, reasoning_is_empty, options_.random_bits);
-  std::visit([&](auto& generator) { generator.add(delta, id, events_); }, generator_);
+  turn_.calls.push_back(
+      {.id = make_call_id(delta.index, reasoning_is_empty, options_.random_bits), .name = std::string(delta.name), .arguments = {}});
+  std::visit([&](auto& generator) { generator.add(delta, turn_.calls.back().id, events_); }, generator_);
 }
 
 void ReplyStream::handle(const CallArguments& delta) {
+  turn_.calls.back().arguments += delta.text;
   std::visit([&](auto& generator) { generator.add(delta, events_); }, generator_);
 }
 
 void ReplyStream::handle(const Finished& end) {
   if (options_.tokenizer != nullptr && options_.parsing.thinking_initial_stage != ThinkingStage::none) {
-    usage_.reasoning_tokens = options_.tokenizer->encode(reasoning_, tokenizer::AddedTokens::recognise).size();
+    usage_.reasoning_tokens = options_.tokenizer->encode(turn_.reasoning, tokenizer::AddedTokens::recognise).size();
   }
   std::visit([&](auto& generator) { generator.finish(end, usage_, events_); }, generator_);
 }

@@ -71,6 +71,13 @@ class ReplyStream {
   [[nodiscard]] bool finished() const { return parser_.finished(); }
   /// The complete response (JSON) of everything so far.
   [[nodiscard]] std::string response() const;
+  /// What has been said so far, for callers that keep it.
+  struct Turn {
+    std::string content;
+    std::string reasoning;  ///< only with a tokenizer
+    std::vector<ReplyCall> calls;
+  };
+  [[nodiscard]] const Turn& turn() const { return turn_; }
   /// Token counts so far; reasoning tokens only when finished.
   [[nodiscard]] const Usage& usage() const { return usage_; }
 
@@ -101,7 +108,7 @@ class ReplyStream {
   std::optional<std::string> fingerprint_;
   Usage usage_;
   bool has_reasoning_ = false;
-  std::string reasoning_;  // all of it, to count its tokens; only with a tokenizer
+  Turn turn_;
   std::uint64_t next_source_ = 1;
   std::deque<SourceLogprobs> logprobs_;  // of segments that deltas to come may name, oldest first
   EventBuffer events_;

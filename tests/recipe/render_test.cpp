@@ -84,6 +84,36 @@ TEST(Render, ImagesFollowTheirPlaceholdersWhenResultsAreSorted) {
   EXPECT_EQ(prompt.images[1]->data, "http://b");
 }
 
+TEST(Render, AGeneratedTurnKeepsItsIdsWhereItOpensTheSameWay) {
+  const auto token = [](std::string_view spelling) { return deepseek_v41().find(spelling).value(); };
+  const SpecialTokens tokens;
+  std::vector<TokenId> ids = deepseek_v41().encode("Hm", tokenizer::AddedTokens::ignore);
+  for (const std::string_view letter : {"W", "a", "i", "t"}) {  // not how the tokenizer would cut it
+    ids.push_back(deepseek_v41().encode(letter, tokenizer::AddedTokens::ignore).at(0));
+  }
+  ids.push_back(token(tokens.thinking_end));
+  ids.push_back(token(tokens.dsml));
+  const std::string text = deepseek_v41().decode(ids, tokenizer::SpecialTokens::keep);
+  Conversation conversation;
+  conversation.tools.push_back(Tool{.name = "f", .description = {}, .parameters = json::Object{}, .strict = {}});
+  conversation.messages.emplace_back(UserMessage{{.text = "Hi", .images = {}, .placeholders = {}}});
+  AssistantMessage message{
+      .content = "", .reasoning_content = "", .tool_calls = std::vector<ToolCall>{{.id = "c", .name = "f", .arguments = "{}"}}};
+  message.generated = std::make_shared<GeneratedTurn>(GeneratedTurn{.thinking_mode = ThinkingMode::on, .text = text, .ids = ids});
+  conversation.messages.emplace_back(message);
+  const Prompt prompt = render(conversation, ModelVersion::v4_1);
+  EXPECT_NE(prompt.text.find(tokens.assistant + tokens.thinking_start + text + tokens.eos), std::string::npos) << prompt.text;
+  const auto encoded = encode_prompt(prompt, deepseek_v41());
+  ASSERT_TRUE(encoded);
+  std::vector<TokenId> expected = {token(tokens.assistant), token(tokens.thinking_start)};
+  expected.insert(expected.end(), ids.begin(), ids.end());
+  expected.push_back(token(tokens.eos));
+  EXPECT_FALSE(std::ranges::search(*encoded, expected).empty());
+
+  conversation.thinking_mode = ThinkingMode::off;  // the turn now opens with the other think token
+  EXPECT_EQ(render(conversation, ModelVersion::v4_1).text.find(text), std::string::npos);
+}
+
 TEST(Render, AMissingControlTokenIsAnError) {
   const Conversation conversation = hostile_conversation();
   SpecialTokens tokens;
