@@ -32,6 +32,10 @@ std::string_view outcome(const AccessRecord& record) {
       return "reader too slow";
     case Abandonment::shutting_down:
       return "shutting down";
+    case Abandonment::out_of_time:
+      return "out of time";
+    case Abandonment::aborted:
+      return "aborted";
   }
   return {};
 }

@@ -17,6 +17,7 @@ std::string_view openai_type(int status) {
       return "rate_limit_error";
     case 500:
     case 503:
+    case 504:
       return "server_error";
     default:
       return "invalid_request_error";
@@ -31,6 +32,8 @@ std::string_view anthropic_type(int status) {
       return "api_error";
     case 503:
       return "overloaded_error";
+    case 504:
+      return "timeout_error";
     default:
       return openai_type(status);
   }

@@ -21,7 +21,7 @@ void TaskGate::close() {
 Exchange::Exchange(std::shared_ptr<TaskGate> gate, std::size_t max_unsent_bytes, std::function<void()> wake)
     : gate_(std::move(gate)), max_unsent_bytes_(max_unsent_bytes), wake_(std::move(wake)) {}
 
-bool Exchange::is_writable() const { return !ended_ && (!abandoned_ || *abandoned_ == Abandonment::shutting_down); }
+bool Exchange::is_writable() const { return !ended_ && !is_deserted(); }
 
 void Exchange::wake() const {
   if (wake_) {

@@ -32,11 +32,13 @@ class TaskGate {
   std::function<void(Task)> post_;  ///< empty: closed
 };
 
-/// Why nobody waits for the rest of a reply.
+/// Why nobody waits for the rest of a reply. Behind the first two nobody reads any more, behind the others an error may still be sent.
 enum class Abandonment {
   client_gone,      ///< the peer closed the connection
   reader_too_slow,  ///< more unread bytes than the limit
-  shutting_down,    ///< the server stops: an error event may still be sent
+  shutting_down,    ///< the server stops
+  out_of_time,      ///< the reply took longer than a request may
+  aborted,          ///< an administrator ended it
 };
 
 class Exchange {
@@ -53,12 +55,15 @@ class Exchange {
   /// Body bytes of a stream. Past the limit of unsent bytes the exchange is abandoned.
   void write(std::string_view bytes);
   void end();
-  /// Called at most once, on the executor, when the rest of the reply is of no use. A shutting_down stream may still write and end.
+  /// Called at most once, on the executor, when the rest of the reply is of no use. Unless is_deserted(), the reply may still be
+  /// given or ended.
   void on_abandoned(std::move_only_function<void(Abandonment)> handler);
   /// The way to the connection's executor for other threads. Tasks must not own the exchange: a thread that drops the last owner
   /// would run its destructor.
   [[nodiscard]] const std::shared_ptr<TaskGate>& gate() const { return gate_; }
   [[nodiscard]] bool is_abandoned() const { return abandoned_.has_value(); }
+  /// Nobody reads what is written.
+  [[nodiscard]] bool is_deserted() const { return abandoned_ == Abandonment::client_gone || abandoned_ == Abandonment::reader_too_slow; }
   /// What the endpoint knows about the request, for the access log: {"prompt": 12, "finish": "stop"}.
   void set_details(json::Object details) { details_ = std::move(details); }
 

@@ -61,9 +61,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
       return;
     }
     completion_->cancel();
-    if (why == Abandonment::shutting_down) {
-      const ErrorForm form = api_ == recipe::Api::messages ? ErrorForm::anthropic : ErrorForm::openai;
-      fail_with({.status = 503, .body = error_body(form, 503, "the server is shutting down")}, {});
+    if (!exchange_.is_deserted()) {
+      fail_with(farewell(why), {});
     }
     end();
   }
@@ -92,6 +91,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
       finish(std::move(bytes));
     }
     end();
+  }
+
+  [[nodiscard]] Refusal farewell(Abandonment why) const {
+    const ErrorForm form = api_ == recipe::Api::messages ? ErrorForm::anthropic : ErrorForm::openai;
+    const int status = why == Abandonment::out_of_time ? 504 : 503;
+    const std::string_view message = why == Abandonment::out_of_time ? "the request took longer than the server allows"
+                                     : why == Abandonment::aborted   ? "the request was aborted by an administrator"
+                                                                     : "the server is shutting down";
+    return {.status = status, .body = error_body(form, status, message), .message = std::string(message)};
   }
 
   void finish(std::string bytes) {

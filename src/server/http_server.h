@@ -34,6 +34,8 @@ struct HttpOptions {
   std::chrono::milliseconds header_timeout{10'000};               ///< from the first byte of a request to the end of its headers
   std::chrono::milliseconds body_timeout{120'000};                ///< from the end of the headers to the end of the body
   std::chrono::milliseconds keep_alive_interval{15'000};          ///< comment line in a stream without data
+  std::chrono::milliseconds reply_timeout{0};                     ///< from the end of a request to the end of its reply; 0: none
+  std::int32_t send_buffer_bytes = 0;                             ///< of each socket, in the system; 0: what the system chooses
   std::vector<std::pair<std::string, std::string>> headers = {};  ///< of every response
 };
 

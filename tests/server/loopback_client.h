@@ -34,7 +34,11 @@ struct ClientResponse {
 
 class LoopbackClient {
  public:
-  explicit LoopbackClient(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  /// `receive_buffer_bytes`: in the system, 0 for what it chooses. Set before the connection is made, so that it bounds the window.
+  explicit LoopbackClient(std::uint16_t port, int receive_buffer_bytes = 0) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    if (receive_buffer_bytes > 0) {
+      ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_buffer_bytes, sizeof receive_buffer_bytes);
+    }
     constexpr int kSeconds = 10;
     const timeval time{.tv_sec = kSeconds, .tv_usec = 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
@@ -55,12 +59,6 @@ class LoopbackClient {
       ::close(std::exchange(socket_, -1));
     }
   }
-  /// A receive buffer this small makes the client a slow reader at once. Before anything is received.
-  void shrink_receive_buffer() {
-    const int size = 4096;
-    ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
-  }
-
   /// False when the peer does not take the bytes.
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
