@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, runs the tests. The README's test command; .ci/run calls exactly this.
-# Usage: ./scripts/test.sh          include table, unit tests, goldens, laws
-#        ./scripts/test.sh full     the same, then every header alone, the official clients, every room again under ASan and UBSan,
-#                                   engine and server under TSan
+# Usage: ./scripts/test.sh          include table, unit tests, goldens, laws, the official clients
+#        ./scripts/test.sh full     the same, then every header alone, every room again under ASan and UBSan, engine and server under TSan
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/packages.sh
@@ -13,6 +12,17 @@ stage() { say "[$((SECONDS - started)) s] $*"; }
 
 configure() {  # preset
   cmake --preset "$1" >"build/$1.configure.log" 2>&1 || { cat "build/$1.configure.log"; exit 1; }
+}
+
+# Clients come from PyPI and npm. Where these cannot be reached, everything else still counts.
+official_clients() {
+  local status=0
+  tests/clients/run.sh build/dev/bin/deepinfer || status=$?
+  if [ "$status" = 69 ]; then
+    stage "left out: the official clients (see the reason above)"
+  elif [ "$status" != 0 ]; then
+    exit "$status"
+  fi
 }
 
 install_packages "${build_packages[@]}" "${test_packages[@]}"
@@ -26,13 +36,12 @@ configure dev
 cmake --build --preset dev -j "$jobs"
 stage "tests"
 ctest --test-dir build/dev --output-on-failure --no-tests=error -j "$jobs"
+stage "official clients against deepinfer serve"
+official_clients
 [ "${1:-}" = full ] || { stage "all tests passed"; exit 0; }
 
 stage "every header alone"
 python3 tools/check_includes.py --headers --jobs "$jobs"
-
-stage "official clients against deepinfer serve"
-tests/clients/run.sh build/dev/bin/deepinfer
 
 stage "building with AddressSanitizer and UndefinedBehaviorSanitizer"
 configure asan

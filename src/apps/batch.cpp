@@ -23,7 +23,7 @@
 #include "apps/log_sink.h"
 #include "apps/model_flags.h"
 #include "apps/progress.h"
-#include "server/completion.h"
+#include "server/reply.h"
 
 namespace deepinfer::apps {
 namespace {
@@ -89,7 +89,7 @@ std::string output_line(const BatchLine& line, int status, const std::string& bo
 /// A line being worked on. Its result is kept until all lines before it are written.
 struct Job {
   BatchLine line;
-  std::unique_ptr<server::Completion> completion;
+  std::unique_ptr<server::Reply> completion;
   std::optional<std::string> result;
 };
 
@@ -131,7 +131,7 @@ class Batch {
 
  private:
   void begin(Job& job) {
-    auto started = server::Completion::start(model_, {.api = job.line.api, .body = job.line.body}, [this] { wake_up_.notify(); });
+    auto started = server::Reply::start(model_, {.api = job.line.api, .body = job.line.body}, [this] { wake_up_.notify(); });
     if (started) {
       job.completion = std::move(*started);
       ++num_running_;

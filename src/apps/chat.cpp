@@ -147,8 +147,7 @@ class Chat {
     json::Array messages = messages_;
     messages.insert(messages.end(), added.begin(), added.end());
     const auto reply = complete(
-        model_, {.body = chat_body(*settings, std::move(messages)), .top_k = flags_.top_k, .ignore_eos = flags_.ignore_eos},
-        [&printer](const recipe::Event& event) { printer.print(event); },
+        model_, chat_body(*settings, std::move(messages)), [&printer](const recipe::Event& event) { printer.print(event); },
         [this] { return interrupts_.wait(std::chrono::milliseconds(0)) != 0; });
     printer.finish();
     if (!reply) {

@@ -23,6 +23,18 @@ void add_chat_flags(CLI::App& command, ChatFlags& flags) {
       ->check(CLI::Range(0.0, 1.0))
       ->group(group);
   command.add_option("--top-k", flags.top_k, "only the k likeliest tokens; -1: all")->check(CLI::Range(-1, 1 << 30))->group(group);
+  command.add_option("--min-p", flags.min_p, "only tokens at least this fraction as likely as the likeliest; 0 to 1")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(group);
+  command.add_option("--presence-penalty", flags.presence_penalty, "-2 to 2; above 0: fewer tokens that came already")
+      ->check(CLI::Range(-2.0, 2.0))
+      ->group(group);
+  command.add_option("--frequency-penalty", flags.frequency_penalty, "-2 to 2; above 0: the fewer the more often they came")
+      ->check(CLI::Range(-2.0, 2.0))
+      ->group(group);
+  command.add_option("--repetition-penalty", flags.repetition_penalty, "above 1: fewer tokens of prompt and reply")
+      ->check(CLI::Range(0.01, 10.0))
+      ->group(group);
   command.add_option("--max-tokens", flags.max_tokens, "longest reply in tokens (default: the API's)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31))
       ->group(group);
@@ -57,8 +69,18 @@ Result<json::Object> chat_settings(const ChatFlags& flags, const std::string& mo
   if (flags.temperature) {
     out.set("temperature", *flags.temperature);
   }
-  if (flags.top_p) {
-    out.set("top_p", *flags.top_p);
+  for (const auto& [name, value] :
+       {std::pair("top_p", flags.top_p), std::pair("min_p", flags.min_p), std::pair("presence_penalty", flags.presence_penalty),
+        std::pair("frequency_penalty", flags.frequency_penalty), std::pair("repetition_penalty", flags.repetition_penalty)}) {
+    if (value) {
+      out.set(name, *value);
+    }
+  }
+  if (flags.top_k) {
+    out.set("top_k", *flags.top_k);
+  }
+  if (flags.ignore_eos) {
+    out.set("ignore_eos", true);
   }
   if (flags.max_tokens) {
     out.set("max_tokens", *flags.max_tokens);

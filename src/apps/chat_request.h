@@ -24,7 +24,11 @@ struct ChatFlags {
   std::string effort;
   std::optional<double> temperature;
   std::optional<double> top_p;
-  std::int32_t top_k = -1;
+  std::optional<std::int32_t> top_k;
+  std::optional<double> min_p;
+  std::optional<double> presence_penalty;
+  std::optional<double> frequency_penalty;
+  std::optional<double> repetition_penalty;
   std::optional<std::int64_t> max_tokens;
   std::optional<std::int64_t> seed;
   std::vector<std::string> stop;

@@ -52,7 +52,7 @@ engine::EngineOptions engine_options(const ModelFlags& flags) {
           .kv_memory_bytes = flags.kv_memory_bytes};
 }
 
-Result<std::shared_ptr<const server::ServedModel>> load_served_model(const ModelFlags& flags, const std::string& served_name,
+Result<std::shared_ptr<const server::ServedModel>> load_served_model(const ModelFlags& flags, const ServedSettings& settings,
                                                                      const Log& log) {
   const auto directory = find_model(flags.model);
   if (!directory) {
@@ -62,7 +62,7 @@ Result<std::shared_ptr<const server::ServedModel>> load_served_model(const Model
   if (!device) {
     return std::unexpected(std::move(device.error()));
   }
-  const std::string name = served_name.empty() ? name_of(*directory) : served_name;
+  const std::string name = settings.name.empty() ? name_of(*directory) : settings.name;
   Result<engine::LoadedEngine> loaded = fail(ErrorKind::io, "");
   {
     Progress progress("loading " + name);
@@ -82,6 +82,7 @@ Result<std::shared_ptr<const server::ServedModel>> load_served_model(const Model
   auto model = std::make_shared<server::ServedModel>(server::ServedModel{.name = name,
                                                                          .device = (*device)->info().description,
                                                                          .context_length = loaded->options.max_model_len,
+                                                                         .strict_official = settings.strict_official,
                                                                          .convert = server::convert_options(name),
                                                                          .tokenizer = std::move(loaded->tokenizer),
                                                                          .engine = nullptr});

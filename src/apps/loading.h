@@ -21,8 +21,14 @@ namespace deepinfer::apps {
 [[nodiscard]] Result<std::unique_ptr<Device>> open_device(const ModelFlags& flags);
 [[nodiscard]] engine::EngineOptions engine_options(const ModelFlags& flags);
 
-/// Shows progress on stderr. `served_name`: empty for the name of the directory.
-[[nodiscard]] Result<std::shared_ptr<const server::ServedModel>> load_served_model(const ModelFlags& flags, const std::string& served_name,
+/// What a served model is beside its files.
+struct ServedSettings {
+  std::string name = {};         ///< in the APIs; empty: the name of the directory
+  bool strict_official = false;  ///< see server::ServedModel
+};
+
+/// Shows progress on stderr.
+[[nodiscard]] Result<std::shared_ptr<const server::ServedModel>> load_served_model(const ModelFlags& flags, const ServedSettings& settings,
                                                                                    const Log& log);
 
 }  // namespace deepinfer::apps

@@ -27,19 +27,19 @@ void WakeUp::wait(std::chrono::milliseconds timeout) {
   is_due_ = false;
 }
 
-std::expected<LocalReply, server::Refusal> complete(const std::shared_ptr<const server::ServedModel>& model, const LocalRequest& request,
+std::expected<LocalReply, server::Refusal> complete(const std::shared_ptr<const server::ServedModel>& model, const std::string& body,
                                                     const server::Completion::EventSink& sink,
                                                     const std::function<bool()>& is_interrupted) {
   using State = server::Completion::State;
   WakeUp wake_up;
-  auto started = server::Completion::start(model, {.body = request.body, .top_k = request.top_k, .ignore_eos = request.ignore_eos},
-                                           [&wake_up] { wake_up.notify(); });
+  auto started = server::Reply::start(model, {.body = body}, [&wake_up] { wake_up.notify(); });
   if (!started) {
     return std::unexpected(std::move(started.error()));
   }
-  const std::unique_ptr<server::Completion> completion = std::move(*started);
+  const std::unique_ptr<server::Reply> completion = std::move(*started);
   bool is_cancelled = false;
-  while (completion->advance(sink) == State::running) {
+  State state = State::running;
+  while ((state = completion->advance(sink)) == State::running) {
     if (is_interrupted && is_interrupted()) {
       is_cancelled = true;
       completion->cancel();
@@ -47,7 +47,7 @@ std::expected<LocalReply, server::Refusal> complete(const std::shared_ptr<const 
     }
     wake_up.wait(kInterruptInterval);
   }
-  if (completion->state() == State::failed && !is_cancelled) {
+  if (state == State::failed) {
     return std::unexpected(completion->failure());
   }
   return LocalReply{.response = completion->response(), .statistics = completion->statistics(), .is_cancelled = is_cancelled};

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <string>
 
-#include "server/completion.h"
+#include "server/reply.h"
 
 namespace deepinfer::apps {
 
@@ -26,21 +26,16 @@ class WakeUp {
   bool is_due_ = false;
 };
 
-struct LocalRequest {
-  std::string body;  ///< Chat Completions
-  std::int32_t top_k = -1;
-  bool ignore_eos = false;
-};
-
 struct LocalReply {
   std::string response;  ///< the complete response body
   server::CompletionStatistics statistics;
   bool is_cancelled = false;
 };
 
-/// Gives every event of the reply to `sink` as it comes. `is_interrupted` is asked about 20 times a second and cancels when true.
+/// `body`: Chat Completions. Gives every event of the reply to `sink` as it comes. `is_interrupted` is asked about 20 times a second and
+/// cancels when true.
 [[nodiscard]] std::expected<LocalReply, server::Refusal> complete(const std::shared_ptr<const server::ServedModel>& model,
-                                                                  const LocalRequest& request, const server::Completion::EventSink& sink,
+                                                                  const std::string& body, const server::Completion::EventSink& sink,
                                                                   const std::function<bool()>& is_interrupted);
 
 /// "12 prompt tokens · 40 tokens in 0.31 s (129.0 tokens/s) · first token after 0.05 s · stop"

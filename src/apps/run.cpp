@@ -82,14 +82,13 @@ int run(const Flags& flags) {
     return report(settings.error());
   }
   ReplyPrinter printer;
-  const auto reply =
-      complete(*model, {.body = chat_body(*settings, *messages), .top_k = flags.chat.top_k, .ignore_eos = flags.chat.ignore_eos},
-               [&](const recipe::Event& event) {
-                 if (!flags.gives_json) {
-                   printer.print(event);
-                 }
-               },
-               {});
+  const auto reply = complete(*model, chat_body(*settings, *messages),
+                              [&](const recipe::Event& event) {
+                                if (!flags.gives_json) {
+                                  printer.print(event);
+                                }
+                              },
+                              {});
   if (!reply) {
     print_error(reply.error().message);
     return reply.error().status == 400 ? kWrongArguments : kFailed;

@@ -30,11 +30,15 @@ constexpr milliseconds kLongWait{60'000};
 struct Flags {
   ModelFlags model;
   server::HttpOptions http;
-  std::string served_name;
+  ServedSettings served;
   std::filesystem::path api_key_file;
+  std::filesystem::path admin_key_file;
+  std::int32_t max_requests_per_key = 0;
+  server::ResponseStoreLimits responses;
   std::string cors_origin;
   std::string log_format = "text";
   double idle_seconds = 75;
+  double request_seconds = 0;
   double drain_seconds = 30;
   double watchdog_seconds = 30;
   bool has_no_playground = false;
@@ -47,6 +51,7 @@ Result<server::ApiServerOptions> server_options(const Flags& flags) {
   server::ApiServerOptions out;
   out.http = flags.http;
   out.http.idle_timeout = to_milliseconds(flags.idle_seconds);
+  out.http.reply_timeout = to_milliseconds(flags.request_seconds);
   if (!flags.api_key_file.empty()) {
     Result<server::ApiKeys> keys = server::ApiKeys::load(flags.api_key_file);
     if (!keys) {
@@ -54,6 +59,15 @@ Result<server::ApiServerOptions> server_options(const Flags& flags) {
     }
     out.keys = std::move(*keys);
   }
+  if (!flags.admin_key_file.empty()) {
+    Result<server::ApiKeys> keys = server::ApiKeys::load(flags.admin_key_file);
+    if (!keys) {
+      return std::unexpected(std::move(keys.error()));
+    }
+    out.admin_keys = std::move(*keys);
+  }
+  out.max_requests_per_key = flags.max_requests_per_key;
+  out.responses = flags.responses;
   out.cors_origin = flags.cors_origin;
   out.has_playground = !flags.has_no_playground;
   out.log_format = flags.log_format == "json" ? server::LogFormat::json : server::LogFormat::text;
@@ -97,7 +111,7 @@ int serve(const Flags& flags) {
     print_error(server.error().message + (is_taken ? "; choose another --port or --host" : "; give --api-key-file or another --host"));
     return is_taken ? kFailed : kWrongArguments;
   }
-  auto loading = std::async(std::launch::async, [&flags, &log] { return load_served_model(flags.model, flags.served_name, log); });
+  auto loading = std::async(std::launch::async, [&flags, &log] { return load_served_model(flags.model, flags.served, log); });
   std::shared_ptr<const server::ServedModel> model;
   for (;;) {
     if (!model && loading.wait_for(milliseconds(0)) == std::future_status::ready) {
@@ -141,6 +155,19 @@ void add_limits(CLI::App& command, Flags& flags) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
       ->group(group);
+  command
+      .add_option("--max-requests-per-key", flags.max_requests_per_key, "requests of one API key at once; 0: no bound, more get status 429")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--max-stored-responses", flags.responses.max_responses, "responses kept for previous_response_id; 0: none")
+      ->capture_default_str()
+      ->group(group);
+  size("--max-stored-bytes", flags.responses.max_bytes, "memory of these", "256MiB");
+  command.add_option("--request-timeout", flags.request_seconds, "seconds after which a reply is ended with an error; 0: never")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(group);
   command.add_option("--idle-timeout", flags.idle_seconds, "seconds after which a quiet connection is closed")
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
@@ -165,8 +192,11 @@ void add_serve(CLI::App& app, Action& action) {
   command->add_option("--host", flags->http.address, "address to listen on; others than loopback need --api-key-file")
       ->capture_default_str();
   command->add_option("--port", flags->http.port, "port to listen on; 0: any free one")->check(CLI::Range(0, 65535))->capture_default_str();
-  command->add_option("--served-model-name", flags->served_name, "name of the model in the APIs (default: the name of its directory)");
+  command->add_option("--served-model-name", flags->served.name, "name of the model in the APIs (default: the name of its directory)");
   command->add_option("--api-key-file", flags->api_key_file, "file with one accepted API key a line; read again on SIGHUP");
+  command->add_option("--admin-key-file", flags->admin_key_file, "file with keys that may also POST /abort");
+  command->add_flag("--strict-official", flags->served.strict_official,
+                    "only what the official package does: no sampling extras, no n, no tool turns rendered as they were generated");
   command->add_option("--cors-origin", flags->cors_origin, "origin of web pages that may use the server, * for all");
   command->add_option("--io-threads", flags->http.num_threads, "threads for connections, parsing and rendering")
       ->check(CLI::Range(1, 256))

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <span>
+
+#include "base/sha256.h"
 
 namespace deepinfer::server {
 namespace {
@@ -33,6 +36,12 @@ bool is_bearer(std::string_view authorization) {
     }
   }
   return true;
+}
+
+std::string_view given_key(const RequestHead& head) {
+  constexpr std::size_t kSchemeSize = 7;
+  const std::string_view authorization = head.header("authorization");
+  return is_bearer(authorization) ? trimmed(authorization.substr(kSchemeSize)) : head.header("x-api-key");
 }
 
 }  // namespace
@@ -71,14 +80,17 @@ Result<ApiKeys> ApiKeys::parse(std::string_view text) {
 }
 
 bool ApiKeys::accept(const RequestHead& head) const {
-  constexpr std::size_t kSchemeSize = 7;
-  const std::string_view authorization = head.header("authorization");
-  const std::string_view given = is_bearer(authorization) ? trimmed(authorization.substr(kSchemeSize)) : head.header("x-api-key");
+  const std::string_view given = given_key(head);
   bool found = false;
   for (const std::string& key : keys_) {
     found = equal_in_constant_time(given, key) || found;
   }
   return found;
+}
+
+std::string owner_of(const RequestHead& head) {
+  const std::string_view key = given_key(head);
+  return key.empty() ? std::string() : sha256(std::as_bytes(std::span(key)));
 }
 
 }  // namespace deepinfer::server

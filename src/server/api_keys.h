@@ -27,4 +27,7 @@ class ApiKeys {
   std::vector<std::string> keys_;
 };
 
+/// Names the holder of the key that a request carries without showing it: a SHA-256 in hexadecimal digits. "" without a key.
+[[nodiscard]] std::string owner_of(const RequestHead& head);
+
 }  // namespace deepinfer::server

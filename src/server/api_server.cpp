@@ -26,10 +26,6 @@ std::string_view phase_name(Phase phase) {
   return "";
 }
 
-std::int64_t unix_time() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 /// "localhost:8000" → "localhost", "[::1]:8000" → "::1"
 std::string_view host_name(std::string_view authority) {
   if (authority.starts_with('[')) {
@@ -48,7 +44,7 @@ Response preflight() {
   return {.status = 204,
           .content_type = "",
           .body = {},
-          .headers = {{"Access-Control-Allow-Methods", "GET, POST"},
+          .headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE"},
                       {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, anthropic-version, x-request-id"},
                       {"Access-Control-Max-Age", "600"}}};
 }
@@ -57,7 +53,13 @@ Response preflight() {
 
 bool is_loopback(std::string_view address) { return address == "localhost" || address == "::1" || address.starts_with("127."); }
 
-ApiServer::ApiServer(ApiServerOptions options) : options_(std::move(options)), started_unix_time_(unix_time()) {
+ApiServer::ApiServer(ApiServerOptions options)
+    : options_(std::move(options)),
+      started_unix_time_(unix_time()),
+      shared_(new GenerationShared{.turns = TurnStore(options_.turns),
+                                   .responses = ResponseStore(options_.responses),
+                                   .running = RunningRequests(options_.max_requests_per_key),
+                                   .metrics = Metrics()}) {
   if (options_.keys) {
     keys_ = std::make_shared<const ApiKeys>(*options_.keys);
   }
@@ -80,7 +82,7 @@ Result<std::unique_ptr<ApiServer>> ApiServer::start(ApiServerOptions options) {
       .handle = [self](Request request, const std::shared_ptr<Exchange>& exchange) { self->handle(std::move(request), exchange); },
       .refuse = [](int status, std::string_view path,
                    const std::string& message) { return error_response(error_form(path), status, message); },
-      .finished = [self](const AccessRecord& record) { self->options_.log.info(access_line(record, self->options_.log_format)); },
+      .finished = [self](const AccessRecord& record) { self->finish(record); },
   };
   auto http = HttpServer::start(self->options_.http, std::move(handler));
   if (!http) {
@@ -157,14 +159,36 @@ std::optional<Response> ApiServer::admit(const RequestHead& head) const {
   if (is_public(routing.route->endpoint)) {
     return std::nullopt;
   }
-  const std::scoped_lock lock(mutex_);
-  if (keys_ && !keys_->accept(head)) {
-    return error_response(form, 401, "wrong or missing API key; send it as 'Authorization: Bearer KEY' or 'x-api-key: KEY'");
+  if (std::optional<Response> refusal = refuse_key(head, routing.route->endpoint)) {
+    return refusal;
   }
-  if (phase_ != Phase::ready) {
+  const std::scoped_lock lock(mutex_);
+  if (phase_ != Phase::ready && routing.route->endpoint != Endpoint::metrics) {
     return error_response(form, 503, "the server is " + std::string(phase_name(phase_)) + "; try again");
   }
   return std::nullopt;
+}
+
+std::optional<Response> ApiServer::refuse_key(const RequestHead& head, Endpoint endpoint) const {
+  const ErrorForm form = error_form(head.path);
+  const bool is_admin = options_.admin_keys && options_.admin_keys->accept(head);
+  const std::scoped_lock lock(mutex_);
+  if (endpoint == Endpoint::abort && !is_admin && (options_.admin_keys || keys_)) {
+    return error_response(form, 403, "this path needs an administrator's key; see --admin-key-file");
+  }
+  if (keys_ && !is_admin && !keys_->accept(head)) {
+    return error_response(form, 401, "wrong or missing API key; send it as 'Authorization: Bearer KEY' or 'x-api-key: KEY'");
+  }
+  return std::nullopt;
+}
+
+/// Without keys all requests are one user's.
+std::string ApiServer::owner(const RequestHead& head) const { return options_.keys ? owner_of(head) : std::string(); }
+
+void ApiServer::finish(const AccessRecord& record) const {
+  const Routing routing = find_route(record.head.method, record.head.path);
+  shared_->metrics.count_request(routing.route ? api_name(routing.route->endpoint) : "other", record.status);
+  options_.log.info(access_line(record, options_.log_format));
 }
 
 void ApiServer::handle(Request request, const std::shared_ptr<Exchange>& exchange) const {
@@ -174,19 +198,12 @@ void ApiServer::handle(Request request, const std::shared_ptr<Exchange>& exchang
     exchange->respond(error_response(error_form(request.head.path), 404, "there is no such path"));
     return;
   }
-  switch (routing.route->endpoint) {
-    case Endpoint::chat_completions:
-      generate(served, recipe::Api::chat, request, exchange);
-      return;
-    case Endpoint::messages:
-      generate(served, recipe::Api::messages, request, exchange);
-      return;
-    case Endpoint::responses:
-      generate(served, recipe::Api::responses, request, exchange);
-      return;
-    default:
-      exchange->respond(answer(*routing.route, served.get(), request));
+  const Endpoint endpoint = routing.route->endpoint;
+  if (api_name(endpoint) == "other") {
+    exchange->respond(answer(*routing.route, served.get(), request));
+    return;
   }
+  generate({.model = served, .shared = *shared_, .endpoint = endpoint, .owner = owner(request.head)}, request, exchange);
 }
 
 /// Everything but generation. `model` is null while loading, and then only public endpoints come here.
@@ -214,12 +231,64 @@ Response ApiServer::answer(const Route& route, const ServedModel* model, const R
     case Endpoint::detokenize:
       return detokenize(*model, request.body);
     case Endpoint::render:
-      return render_prompt(*model, request.body);
+      return render_prompt(*model, request.body, {.owner = owner(request.head), .turns = &shared_->turns});
     case Endpoint::count_tokens:
-      return count_tokens(*model, request.body);
+      return count_tokens(*model, request.body, {.owner = owner(request.head), .turns = &shared_->turns});
+    case Endpoint::stored_response:
+    case Endpoint::delete_response:
+    case Endpoint::cancel_response:
+      return answer_about_response(route, owner(request.head));
+    case Endpoint::metrics:
+      return metrics(model);
+    case Endpoint::abort:
+      return abort(request);
     default:
       return error_response(ErrorForm::openai, 404, "there is no such path");
   }
+}
+
+Response ApiServer::answer_about_response(const Route& route, const std::string& owner) const {
+  const std::string& id = route.parameter;
+  if (route.endpoint == Endpoint::cancel_response && shared_->running.abort(id, &owner) > 0) {
+    return {.body = json::to_text(json::Object{{"id", id}, {"object", "response"}, {"status", "cancelled"}})};
+  }
+  const auto stored = shared_->responses.find(owner, id);
+  if (!stored) {
+    return error_response(ErrorForm::openai, 404, "Response with id '" + id.substr(0, 100) + "' not found.");
+  }
+  switch (route.endpoint) {
+    case Endpoint::cancel_response:
+      return error_response(ErrorForm::openai, 400, "the response is complete");
+    case Endpoint::delete_response:
+      static_cast<void>(shared_->responses.erase(owner, id));
+      return {.body = json::to_text(json::Object{{"id", id}, {"object", "response"}, {"deleted", true}})};
+    default:
+      return {.body = stored->body};
+  }
+}
+
+/// {"request_id": ID} → {"aborted": n}. The id is the x-request-id of the request or the id of its reply.
+Response ApiServer::abort(const Request& request) const {
+  const auto body = json::parse(request.body);
+  const json::Value* const id = body ? body->find("request_id") : nullptr;
+  if (id == nullptr || id->as_string() == nullptr) {
+    return error_response(ErrorForm::openai, 400, "the body must be {\"request_id\": \"…\"}");
+  }
+  const std::size_t num_aborted = shared_->running.abort(*id->as_string());
+  return {.body = json::to_text(json::Object{{"aborted", static_cast<std::uint64_t>(num_aborted)}})};
+}
+
+Response ApiServer::metrics(const ServedModel* model) const {
+  std::optional<engine::EngineStats> stats;
+  if (model != nullptr) {
+    stats = model->engine->stats();
+  }
+  const ServerGauges gauges{.num_connections = http_->num_connections(),
+                            .num_stored_responses = shared_->responses.num_responses(),
+                            .stored_response_bytes = shared_->responses.num_bytes(),
+                            .num_stored_turns = shared_->turns.num_turns(),
+                            .stored_turn_bytes = shared_->turns.num_bytes()};
+  return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = shared_->metrics.text(stats ? &*stats : nullptr, gauges)};
 }
 
 Response ApiServer::version(const ServedModel* model) const {

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "server/access_log.h"
 #include "server/api_keys.h"
+#include "server/generation.h"
 #include "server/http_server.h"
 #include "server/routes.h"
 #include "server/served_model.h"
@@ -21,9 +22,13 @@ namespace deepinfer::server {
 
 struct ApiServerOptions {
   HttpOptions http;
-  std::optional<ApiKeys> keys;  ///< absent: everybody on this machine; the address must then be a loopback one
-  std::string cors_origin;      ///< a web page's origin that may use the API, "*" for any; empty: none
-  bool has_playground = true;   ///< GET /
+  std::optional<ApiKeys> keys;            ///< absent: everybody on this machine; the address must then be a loopback one
+  std::optional<ApiKeys> admin_keys;      ///< accepted everywhere, and by POST /abort; absent: abort needs a server without keys
+  std::int32_t max_requests_per_key = 0;  ///< running at once, of each key; 0: no bound
+  TurnStoreLimits turns;
+  ResponseStoreLimits responses;
+  std::string cors_origin;     ///< a web page's origin that may use the API, "*" for any; empty: none
+  bool has_playground = true;  ///< GET /
   LogFormat log_format = LogFormat::text;
   std::chrono::milliseconds watchdog{30'000};  ///< pending work without a step for this long is unhealthy
   std::string version;                         ///< for /version
@@ -54,14 +59,21 @@ class ApiServer {
   explicit ApiServer(ApiServerOptions options);
   [[nodiscard]] std::optional<Response> admit(const RequestHead& head) const;
   [[nodiscard]] std::optional<Response> refuse_browser(const RequestHead& head) const;
+  [[nodiscard]] std::optional<Response> refuse_key(const RequestHead& head, Endpoint endpoint) const;
   void handle(Request request, const std::shared_ptr<Exchange>& exchange) const;
   [[nodiscard]] Response answer(const Route& route, const ServedModel* model, const Request& request) const;
+  [[nodiscard]] Response answer_about_response(const Route& route, const std::string& owner) const;
+  [[nodiscard]] Response abort(const Request& request) const;
+  [[nodiscard]] Response metrics(const ServedModel* model) const;
+  [[nodiscard]] std::string owner(const RequestHead& head) const;
+  void finish(const AccessRecord& record) const;
   [[nodiscard]] Response health(const ServedModel* model) const;
   [[nodiscard]] Response version(const ServedModel* model) const;
   [[nodiscard]] std::shared_ptr<const ServedModel> model() const;
 
   ApiServerOptions options_;
   std::int64_t started_unix_time_;
+  std::unique_ptr<GenerationShared> shared_;
   mutable std::mutex mutex_;  ///< guards the three below
   Phase phase_ = Phase::loading;
   std::shared_ptr<const ServedModel> model_;

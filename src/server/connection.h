@@ -80,6 +80,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // connection_reply.cpp
   Awaitable<Next> answer(Request request);
+  void look_at_exchange();
   void start_reply_deadline();
   Awaitable<void> watch();
   Awaitable<void> stop_watching();

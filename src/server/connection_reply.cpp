@@ -18,7 +18,7 @@ asio::awaitable<Connection::Next> Connection::answer(Request request) {
   std::weak_ptr<Connection> weak = weak_from_this();
   exchange_ = std::make_shared<Exchange>(gate_, context_.options.max_unsent_bytes, [weak] {
     if (const auto self = weak.lock()) {
-      self->wake();
+      self->look_at_exchange();
     }
   });
   const std::shared_ptr<Exchange> exchange = exchange_;
@@ -38,6 +38,14 @@ asio::awaitable<Connection::Next> Connection::answer(Request request) {
   record_.details = exchange->details();
   record_.abandonment = exchange->abandonment();
   co_return kept ? Next::serve_another : Next::close;
+}
+
+/// A reader that is too slow is not waited for: what is being sent to it ends too.
+void Connection::look_at_exchange() {
+  if (exchange_ && exchange_->is_deserted()) {
+    socket_.cancel(ignored_);
+  }
+  wake();
 }
 
 void Connection::start_reply_deadline() {

@@ -10,6 +10,7 @@
 #include "recipe/convert.h"
 #include "recipe/render.h"
 #include "server/api_error.h"
+#include "server/turn_store.h"
 
 namespace deepinfer::server {
 namespace {
@@ -84,15 +85,18 @@ struct Rendered {
   std::vector<TokenId> ids;
 };
 
-std::expected<Rendered, Response> render_body(const ServedModel& model, recipe::Api api, std::string_view body) {
+std::expected<Rendered, Response> render_body(const ServedModel& model, recipe::Api api, std::string_view body, const Viewer& viewer) {
   const ErrorForm form = api == recipe::Api::messages ? ErrorForm::anthropic : ErrorForm::openai;
-  const auto converted = recipe::convert(api, body, model.convert);
+  auto converted = recipe::convert(api, body, model.convert);
   if (!converted) {
     const recipe::RequestError& error = converted.error();
     if (error.stage == recipe::RequestError::Stage::convert) {
       return std::unexpected(Response{.status = error.status, .body = error.body});
     }
     return std::unexpected(error_response(form, error.status, error.message));
+  }
+  if (viewer.turns != nullptr && !model.strict_official) {
+    viewer.turns->restore(viewer.owner, converted->conversation);
   }
   Rendered out{.prompt = recipe::render(converted->conversation, converted->version, model.convert.special_tokens), .ids = {}};
   auto ids = recipe::encode_prompt(out.prompt, model.tokenizer);
@@ -155,7 +159,7 @@ Response detokenize(const ServedModel& model, std::string_view body) {
   return json_response(json::Object{{"text", model.tokenizer.decode(*ids, mode)}});
 }
 
-Response render_prompt(const ServedModel& model, std::string_view body) {
+Response render_prompt(const ServedModel& model, std::string_view body, const Viewer& viewer) {
   const auto parsed = json::parse(body);
   if (!parsed) {
     return bad_request("invalid JSON request: " + parsed.error().message);
@@ -172,7 +176,7 @@ Response render_prompt(const ServedModel& model, std::string_view body) {
     api = named.value_or(api);
     inner = json::to_text(*wrapped);
   }
-  const auto rendered = render_body(model, api, inner);
+  const auto rendered = render_body(model, api, inner, viewer);
   if (!rendered) {
     return rendered.error();
   }
@@ -184,8 +188,8 @@ Response render_prompt(const ServedModel& model, std::string_view body) {
       json::Object{{"prompt", rendered->prompt.text}, {"ids", id_list(rendered->ids)}, {"special_ranges", std::move(ranges)}});
 }
 
-Response count_tokens(const ServedModel& model, std::string_view body) {
-  const auto rendered = render_body(model, recipe::Api::messages, body);
+Response count_tokens(const ServedModel& model, std::string_view body, const Viewer& viewer) {
+  const auto rendered = render_body(model, recipe::Api::messages, body, viewer);
   if (!rendered) {
     return rendered.error();
   }

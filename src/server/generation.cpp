@@ -7,22 +7,11 @@
 
 #include "base/json.h"
 #include "server/api_error.h"
-#include "server/completion.h"
+#include "server/reply.h"
+#include "server/text_completion.h"
 
 namespace deepinfer::server {
 namespace {
-
-std::string_view api_name(recipe::Api api) {
-  switch (api) {
-    case recipe::Api::chat:
-      return "chat";
-    case recipe::Api::messages:
-      return "messages";
-    case recipe::Api::responses:
-      return "responses";
-  }
-  return "";
-}
 
 json::Number milliseconds(Duration duration) {
   char text[32];
@@ -31,25 +20,56 @@ json::Number milliseconds(Duration duration) {
   return {std::string(text, end)};
 }
 
-/// Owned by the exchange's abandonment handler, so that it lives exactly as long as the exchange.
-class Generation : public std::enable_shared_from_this<Generation> {
- public:
-  Generation(recipe::Api api, Exchange& exchange) : api_(api), exchange_(exchange) {}
+recipe::Api api_of(Endpoint endpoint) {
+  switch (endpoint) {
+    case Endpoint::messages:
+      return recipe::Api::messages;
+    case Endpoint::responses:
+      return recipe::Api::responses;
+    default:
+      return recipe::Api::chat;
+  }
+}
 
-  void start(std::shared_ptr<const ServedModel> model, std::string_view body) {
-    auto started = Completion::start(std::move(model), {.api = api_, .body = body}, [gate = exchange_.gate(), weak = weak_from_this()] {
-      gate->post([weak] {
-        if (const auto self = weak.lock()) {
-          self->advance();
-        }
-      });
-    });
+std::string_view farewell(Abandonment why) {
+  switch (why) {
+    case Abandonment::out_of_time:
+      return "the request took longer than the server allows";
+    case Abandonment::aborted:
+      return "the request was aborted";
+    default:
+      return "the server is shutting down";
+  }
+}
+
+/// Owned by the exchange's abandonment handler, so that it lives exactly as long as the exchange. `Work` is Reply or TextCompletion.
+template <class Work>
+class Generation : public std::enable_shared_from_this<Generation<Work>> {
+ public:
+  Generation(GenerationContext context, Exchange& exchange) : context_(std::move(context)), exchange_(exchange) {}
+
+  void start(const Request& request, std::unique_ptr<RunningRequests::Entry> entry) {
+    auto started = Work::start(context_.model,
+                               {.api = api_of(context_.endpoint),
+                                .body = request.body,
+                                .owner = context_.owner,
+                                .turns = &context_.shared.turns,
+                                .responses = &context_.shared.responses},
+                               [gate = exchange_.gate(), weak = this->weak_from_this()] {
+                                 gate->post([weak] {
+                                   if (const auto self = weak.lock()) {
+                                     self->advance();
+                                   }
+                                 });
+                               });
     if (!started) {
       refuse(started.error());
       return;
     }
-    completion_ = std::move(*started);
-    if (completion_->wants_stream()) {
+    work_ = std::move(*started);
+    entry_ = std::move(entry);
+    entry_->add_name(work_->id());
+    if (work_->wants_stream()) {
       exchange_.begin_stream({.content_type = "text/event-stream; charset=utf-8",
                               .body = {},
                               .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
@@ -57,24 +77,25 @@ class Generation : public std::enable_shared_from_this<Generation> {
   }
 
   void abandon(Abandonment why) {
-    if (!completion_) {
+    if (!work_) {
       return;
     }
-    completion_->cancel();
+    work_->cancel();
     if (!exchange_.is_deserted()) {
-      fail_with(farewell(why), {});
+      const int status = why == Abandonment::out_of_time ? 504 : 503;
+      fail_with(refusal(api_of(context_.endpoint), status, std::string(farewell(why))), {});
     }
     end();
   }
 
  private:
   void advance() {
-    if (!completion_) {
+    if (!work_) {
       return;
     }
-    const bool is_stream = completion_->wants_stream();
+    const bool is_stream = work_->wants_stream();
     std::string bytes;
-    const Completion::State state = completion_->advance([&bytes, is_stream](const recipe::Event& event) {
+    const Completion::State state = work_->advance([&bytes, is_stream](const recipe::Event& event) {
       if (is_stream) {
         append_event(bytes, event.name, event.data);
       }
@@ -86,28 +107,19 @@ class Generation : public std::enable_shared_from_this<Generation> {
       return;
     }
     if (state == Completion::State::failed) {
-      fail_with(completion_->failure(), std::move(bytes));
+      fail_with(work_->failure(), std::move(bytes));
     } else {
       finish(std::move(bytes));
     }
     end();
   }
 
-  [[nodiscard]] Refusal farewell(Abandonment why) const {
-    const ErrorForm form = api_ == recipe::Api::messages ? ErrorForm::anthropic : ErrorForm::openai;
-    const int status = why == Abandonment::out_of_time ? 504 : 503;
-    const std::string_view message = why == Abandonment::out_of_time ? "the request took longer than the server allows"
-                                     : why == Abandonment::aborted   ? "the request was aborted by an administrator"
-                                                                     : "the server is shutting down";
-    return {.status = status, .body = error_body(form, status, message), .message = std::string(message)};
-  }
-
   void finish(std::string bytes) {
-    if (!completion_->wants_stream()) {
-      exchange_.respond({.status = 200, .body = completion_->response()});
+    if (!work_->wants_stream()) {
+      exchange_.respond({.status = 200, .body = work_->response()});
       return;
     }
-    if (api_ == recipe::Api::chat) {
+    if (has_unnamed_events()) {
       append_event(bytes, "", "[DONE]");
     }
     exchange_.write(bytes);
@@ -116,11 +128,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   /// After the first byte of a stream a failure is an event, behind `bytes` of the reply.
   void fail_with(const Refusal& failure, std::string bytes) {
-    if (!completion_->wants_stream()) {
+    if (!work_->wants_stream()) {
       refuse(failure);
       return;
     }
-    append_event(bytes, api_ == recipe::Api::chat ? "" : "error", failure.body);
+    append_event(bytes, has_unnamed_events() ? "" : "error", failure.body);
     exchange_.write(bytes);
     exchange_.end();
   }
@@ -131,17 +143,18 @@ class Generation : public std::enable_shared_from_this<Generation> {
       response.headers.emplace_back("Retry-After", "1");
     }
     exchange_.respond(std::move(response));
-    exchange_.set_details({{"api", api_name(api_)}, {"refused", refusal.message}});
+    exchange_.set_details({{"api", api_name(context_.endpoint)}, {"refused", refusal.message}});
   }
 
-  /// Leaves what the access log says and gives the engine's resources back.
+  /// Leaves what the access log and the metrics say and gives the engine's resources back.
   void end() {
-    if (!completion_) {
+    if (!work_) {
       return;
     }
-    const CompletionStatistics counts = completion_->statistics();
+    const CompletionStatistics counts = work_->statistics();
+    context_.shared.metrics.count_generation(counts);
     const Duration decoding = counts.to_last_token - counts.to_first_token;
-    json::Object details{{"api", api_name(api_)},
+    json::Object details{{"api", api_name(context_.endpoint)},
                          {"prompt", counts.prompt_tokens},
                          {"cached", counts.cached_tokens},
                          {"completion", counts.completion_tokens},
@@ -151,21 +164,47 @@ class Generation : public std::enable_shared_from_this<Generation> {
     }
     details.set("finish", counts.finish);
     exchange_.set_details(std::move(details));
-    completion_.reset();
+    work_.reset();
+    entry_.reset();
   }
 
-  recipe::Api api_;
+  [[nodiscard]] bool has_unnamed_events() const {
+    return context_.endpoint == Endpoint::chat_completions || context_.endpoint == Endpoint::completions;
+  }
+
+  GenerationContext context_;
   Exchange& exchange_;
-  std::unique_ptr<Completion> completion_;  ///< empty before the start and after the end
+  std::unique_ptr<RunningRequests::Entry> entry_;
+  std::unique_ptr<Work> work_;  ///< empty before the start and after the end
 };
+
+template <class Work>
+void start(GenerationContext context, const Request& request, const std::shared_ptr<Exchange>& exchange) {
+  auto entry = context.shared.running.begin(context.owner, [gate = exchange->gate(), weak = std::weak_ptr(exchange)] {
+    gate->post([weak] {
+      if (const auto aborted = weak.lock()) {
+        aborted->abandon(Abandonment::aborted);
+      }
+    });
+  });
+  if (!entry) {
+    exchange->respond(error_response(error_form(request.head.path), 429, "this API key has too many requests running; try again"));
+    return;
+  }
+  entry->add_name(request.head.request_id);
+  const auto generation = std::make_shared<Generation<Work>>(std::move(context), *exchange);
+  exchange->on_abandoned([generation](Abandonment why) { generation->abandon(why); });
+  generation->start(request, std::move(entry));
+}
 
 }  // namespace
 
-void generate(std::shared_ptr<const ServedModel> model, recipe::Api api, const Request& request,
-              const std::shared_ptr<Exchange>& exchange) {
-  const auto generation = std::make_shared<Generation>(api, *exchange);
-  exchange->on_abandoned([generation](Abandonment why) { generation->abandon(why); });
-  generation->start(std::move(model), request.body);
+void generate(GenerationContext context, const Request& request, const std::shared_ptr<Exchange>& exchange) {
+  if (context.endpoint == Endpoint::completions) {
+    start<TextCompletion>(std::move(context), request, exchange);
+  } else {
+    start<Reply>(std::move(context), request, exchange);
+  }
 }
 
 }  // namespace deepinfer::server

@@ -12,6 +12,10 @@ enum class Endpoint {
   messages,
   count_tokens,
   responses,
+  stored_response,
+  delete_response,
+  cancel_response,
+  completions,
   models,
   model,
   tokenize,
@@ -19,12 +23,14 @@ enum class Endpoint {
   render,
   health,
   version,
+  metrics,
+  abort,
   playground,
 };
 
 struct Route {
   Endpoint endpoint = Endpoint::health;
-  std::string parameter = {};  ///< Endpoint::model: the id in the path
+  std::string parameter = {};  ///< the id in the path of a model or a response
 };
 
 struct Routing {
@@ -35,7 +41,10 @@ struct Routing {
 /// HEAD counts as GET.
 [[nodiscard]] Routing find_route(std::string_view method, std::string_view path);
 
-/// Endpoints that answer without an API key: health, version, playground.
+/// Endpoints that answer without an API key and in every phase: health, version, playground.
 [[nodiscard]] bool is_public(Endpoint endpoint);
+
+/// "chat", "messages", "responses" or "completions" for endpoints that generate, else "other": for metrics and logs.
+[[nodiscard]] std::string_view api_name(Endpoint endpoint);
 
 }  // namespace deepinfer::server

@@ -15,6 +15,7 @@ struct ServedModel {
   std::string name;                 ///< the first one that /v1/models lists
   std::string device;               ///< for /version
   std::int32_t context_length = 0;  ///< prompt and reply together
+  bool strict_official = false;     ///< only what the official package does: no extras of a body, no turn rendered as it was generated
   recipe::ConvertOptions convert;   ///< model_versions holds every accepted name
   tokenizer::Tokenizer tokenizer;
   std::shared_ptr<engine::EngineThread> engine;

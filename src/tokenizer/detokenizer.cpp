@@ -54,6 +54,10 @@ void Detokenizer::append(TokenId id, std::string& out) {
     out.append(bytes);
     return;
   }
+  append_bytes(bytes, out);
+}
+
+void Detokenizer::append_bytes(std::string_view bytes, std::string& out) {
   pending_.append(bytes);
   const std::size_t ready = pending_.size() - unfinished_bytes(pending_);
   out.append(utf8::replace_invalid(std::string_view(pending_).substr(0, ready)));

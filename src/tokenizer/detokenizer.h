@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/ids.h"
 #include "tokenizer/tokenizer.h"
@@ -16,6 +17,9 @@ class Detokenizer {
 
   /// Appends to `out` the text that is certain once `id` has come; at most three bytes are held back.
   void append(TokenId id, std::string& out);
+
+  /// The same for bytes that follow the tokens so far.
+  void append_bytes(std::string_view bytes, std::string& out);
 
   /// Appends what was held back, as U+FFFD, and starts anew.
   void finish(std::string& out);

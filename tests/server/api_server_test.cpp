@@ -161,6 +161,86 @@ TEST(ApiServer, ARenderedPromptIsShown) {
   EXPECT_EQ(bench.post("/render", R"({"api":"other","body":{}})").status, 400);
 }
 
+Scripts slow_scripts() {
+  Scripts scripts;
+  scripts.before_forward = [] { std::this_thread::sleep_for(2ms); };
+  return scripts;
+}
+
+TEST(ApiServer, ARequestIsAbortedByItsId) {
+  ApiBench bench({.model = {.scripts = slow_scripts()}});
+  LoopbackClient stream(bench.server->port());
+  stream.request("POST", kChat, chat_body("endless", R"(,"stream":true)"), "x-request-id: doomed\r\n");
+  ASSERT_TRUE(stream.receive_until("la"));
+  LoopbackClient whole(bench.server->port());
+  whole.request("POST", kChat, chat_body("endless"), "x-request-id: doomed\r\n");
+  ASSERT_TRUE(eventually([&] { return bench.model->engine->stats().num_running == 2; }));
+  EXPECT_EQ(bench.post("/abort", R"({"request_id":"doomed"})").body, R"({"aborted":2})");
+  EXPECT_TRUE(stream.receive_until("the request was aborted"));
+  EXPECT_EQ(whole.response().status, 503);
+  EXPECT_TRUE(eventually([&] { return bench.is_quiet(); }));
+  EXPECT_EQ(bench.post("/abort", R"({"request_id":"doomed"})").body, R"({"aborted":0})");
+  EXPECT_EQ(bench.post("/abort", R"({"request_id":7})").status, 400);
+}
+
+TEST(ApiServer, AbortingNeedsAnAdministratorWhereThereAreKeys) {
+  ApiBenchOptions options;
+  options.server.keys = ApiKeys({"user"});
+  options.server.admin_keys = ApiKeys({"admin"});
+  ApiBench bench(std::move(options));
+  const char* const body = R"({"request_id":"x"})";
+  EXPECT_EQ(bench.post("/abort", body).status, 403);
+  EXPECT_EQ(bench.post("/abort", body, "x-api-key: user\r\n").status, 403);
+  EXPECT_EQ(bench.post("/abort", body, "x-api-key: admin\r\n").status, 200);
+  EXPECT_EQ(bench.get("/v1/models", "x-api-key: admin\r\n").status, 200);
+  ApiBenchOptions without_admins;
+  without_admins.server.keys = ApiKeys({"user"});
+  EXPECT_EQ(ApiBench(std::move(without_admins)).post("/abort", body, "x-api-key: user\r\n").status, 403);
+}
+
+TEST(ApiServer, TheRequestsOfOneKeyAreBounded) {
+  ApiBenchOptions options{.model = {.scripts = slow_scripts()}};
+  options.server.keys = ApiKeys({"anna", "bert"});
+  options.server.max_requests_per_key = 1;
+  ApiBench bench(std::move(options));
+  LoopbackClient busy(bench.server->port());
+  busy.request("POST", kChat, chat_body("endless", R"(,"stream":true)"), "x-api-key: anna\r\n");
+  ASSERT_TRUE(busy.receive_until("la"));
+  const ClientResponse refused = bench.post(kChat, chat_body("hello"), "x-api-key: anna\r\n");
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.header("retry-after"), "1");
+  EXPECT_EQ(bench.post(kChat, chat_body("hello"), "x-api-key: bert\r\n").status, 200);
+  busy.close();
+  EXPECT_TRUE(eventually([&] { return bench.post(kChat, chat_body("hello"), "x-api-key: anna\r\n").status == 200; }));
+}
+
+TEST(ApiServer, ARequestThatTakesTooLongEndsWithAnError) {
+  ApiBenchOptions options{.model = {.scripts = slow_scripts()}};
+  options.server.http.reply_timeout = 100ms;
+  ApiBench bench(std::move(options));
+  EXPECT_EQ(bench.post(kChat, chat_body("endless")).status, 504);
+  const std::vector<std::string> events = events_of(bench.post(kChat, chat_body("endless", R"(,"stream":true)")).body);
+  EXPECT_NE(events.back().find("longer than the server allows"), std::string::npos) << events.back();
+  const ClientResponse messages =
+      bench.post("/v1/messages", R"({"model":"nano","max_tokens":1900,"messages":[{"role":"user","content":"[script:endless]"}]})");
+  EXPECT_EQ(messages.status, 504);
+  EXPECT_NE(messages.body.find("timeout_error"), std::string::npos) << messages.body;
+  EXPECT_TRUE(eventually([&] { return bench.is_quiet(); }));
+}
+
+TEST(ApiServer, MetricsCountWhatWasDone) {
+  ApiBench bench;
+  bench.post(kChat, chat_body("hello"));
+  bench.post(kChat, "{");
+  bench.get("/v1/models");
+  const auto has = [&bench](const std::string& line) { return bench.get("/metrics").body.find(line + "\n") != std::string::npos; };
+  EXPECT_TRUE(eventually([&] { return has(R"(deepinfer_requests_total{api="chat",status="200"} 1)"); }));
+  EXPECT_TRUE(has(R"(deepinfer_requests_total{api="chat",status="400"} 1)"));
+  EXPECT_TRUE(has("deepinfer_request_ttft_seconds_count 1"));
+  EXPECT_TRUE(has("deepinfer_requests_running 0"));
+  EXPECT_EQ(bench.get("/metrics").header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+}
+
 TEST(ApiServer, ThePlaygroundIsAPage) {
   ApiBench bench;
   const ClientResponse page = bench.get("/");

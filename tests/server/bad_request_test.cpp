@@ -12,6 +12,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
+std::string image_body(const std::string& url) {
+  return R"({"model":"nano","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":")" + url + R"("}}]}]})";
+}
+
+/// The head of a PNG of 60,000 × 60,000 pixels: 10 GB when decoded.
+std::string huge_png() { return "iVBORw0KGgoAAAANSUhEUgAA6mAAAOpgCAIAAAA="; }
+
 struct Wrong {
   const char* what;
   std::string body;
@@ -37,7 +44,15 @@ TEST(BadRequest, EveryWrongBodyGetsOneClearAnswerAndTheNextRequestWorks) {
       {"invalid UTF-8", "{\"model\":\"nano\",\"messages\":[{\"role\":\"user\",\"content\":\"\xff\xfe\"}]}", 400, "invalid JSON request"},
       {"lone surrogate", R"({"model":"nano","messages":[{"role":"user","content":"\ud800"}]})", 400, "invalid JSON request"},
       {"deep nesting", std::string(100'000, '['), 400, "invalid JSON request"},
-      {"too many choices", chat_body("hello", R"(,"n":2)"), 400, "n = 1"},
+      {"too many choices", chat_body("hello", R"(,"n":17)"), 400, "Invalid n value"},
+      {"a bias of a token that does not exist", chat_body("hello", R"(,"logit_bias":{"99999":1})"), 400, "logit_bias names token 99999"},
+      {"a seed beyond 2^63", chat_body("hello", R"(,"seed":9223372036854775808)"), 400, "valid range of seed"},
+      {"max_tokens beyond 2^53", chat_body("hello", R"(,"max_tokens":9007199254740993)"), 400, "invalid request body"},
+      {"top_p beyond all doubles", chat_body("hello", R"(,"top_p":1e999)"), 400, "invalid JSON request"},
+      {"an image in bytes that is none", image_body("data:image/png;base64,AAAA"), 400, "does not take images"},
+      {"an image of another type", image_body("data:application/pdf;base64,AAAA"), 400, "You have uploaded an unsupported image"},
+      {"an image that claims to be huge", image_body("data:image/png;base64," + huge_png()), 400, "does not take images"},
+      {"an image behind a link", image_body("http://127.0.0.1:1/x.png"), 400, "does not take images"},
       {"an empty stop", chat_body("hello", R"(,"stop":"")"), 400, "Invalid 'stop'"},
       {"a prompt longer than the context",
        R"({"model":"nano","messages":[{"role":"user","content":")" + std::string(40'000, 'x') + R"("}]})", 400,
@@ -101,6 +116,59 @@ TEST(BadRequest, AFailureOfTheModelIsAnErrorAndInAStreamAnErrorEvent) {
   EXPECT_EQ(stream.status, 200);
   const std::vector<std::string> events = events_of(stream.body);
   EXPECT_NE(events.back().find("server_error"), std::string::npos) << events.back();
+  bench.expect_normal_service();
+}
+
+/// One body for each API that generates, with `value` where the user's text stands.
+std::vector<std::pair<std::string, std::string>> bodies_with(const std::string& value) {
+  return {{"/v1/chat/completions", R"({"model":"nano","messages":[{"role":"user","content":)" + value + "}]}"},
+          {"/v1/messages", R"({"model":"nano","max_tokens":5,"messages":[{"role":"user","content":)" + value + "}]}"},
+          {"/v1/responses", R"({"model":"nano","input":)" + value + "}"},
+          {"/v1/completions", R"({"model":"nano","prompt":)" + value + "}"}};
+}
+
+TEST(BadRequest, EveryApiRefusesInItsOwnFormAndServesTheNext) {
+  ApiBench bench;
+  std::string deep;
+  for (int i = 0; i < 50'000; ++i) {
+    deep += R"({"a":[)";
+  }
+  const std::vector<std::pair<const char*, std::string>> values = {
+      {"deep nesting", deep},
+      {"deep nesting that is closed", std::string(200, '[') + std::string(200, ']')},
+      {"a lone surrogate", R"("\ud83d")"},
+      {"a surrogate the wrong way round", R"("\ude00\ud83d")"},
+      {"invalid UTF-8", "\"\xc3(\""},
+      {"a number", "9007199254740993"},
+      {"a number of very many digits", std::string(100'000, '9')},
+      {"an unfinished text", "\"abc"},
+  };
+  for (const auto& [what, value] : values) {
+    for (const auto& [path, body] : bodies_with(value)) {
+      const ClientResponse response = bench.post(path, body);
+      EXPECT_EQ(response.status, 400) << what << " " << path << ": " << response.body.substr(0, 300);
+      const auto parsed = json::parse(response.body);
+      ASSERT_TRUE(parsed) << what << " " << path;
+      const json::Value* const error = parsed->find("error");
+      ASSERT_NE(error, nullptr) << what << " " << path;
+      EXPECT_EQ(*error->find("type")->as_string(), "invalid_request_error") << what << " " << path;
+      EXPECT_EQ(parsed->find("type") != nullptr, path == "/v1/messages") << what << " " << path;
+      EXPECT_LT(response.body.size(), 1000U) << what << " " << path;
+    }
+    bench.expect_normal_service();
+  }
+}
+
+TEST(BadRequest, ABodyOf100MegabytesIsRefusedWithoutBeingKept) {
+  ApiBench bench;
+  const std::string piece(1 << 20, ' ');
+  for (const char* const path : {"/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/completions"}) {
+    LoopbackClient client(bench.server->port());
+    client.send("POST " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 104857600\r\n\r\n");
+    for (int i = 0; i < 100 && client.send(piece); ++i) {
+    }
+    EXPECT_EQ(client.response().status, 413) << path;
+  }
   bench.expect_normal_service();
 }
 

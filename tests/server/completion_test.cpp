@@ -94,8 +94,7 @@ TEST(Completion, AMaxTokensBeyondTheContextIsRefused) {
 
 TEST(Completion, EosIsATokenLikeOthersWhenIgnored) {
   const auto model = scripted_model();
-  const std::string body = chat_body("hello", R"(,"max_tokens":30)");
-  const Finished reply = run(model, {.body = body, .ignore_eos = true});
+  const Finished reply = run(model, {.body = chat_body("hello", R"(,"max_tokens":30,"ignore_eos":true)")});
   EXPECT_EQ(reply.statistics.completion_tokens, 30U);
 }
 

@@ -130,6 +130,9 @@ class LoopbackClient {
     return response(method);
   }
 
+  /// What has arrived and was not taken by response().
+  [[nodiscard]] const std::string& unread() const { return unread_; }
+
   /// True when the peer has closed the connection and sent nothing more.
   bool is_closed_by_peer() { return unread_.empty() && receive_some().empty(); }
 

@@ -19,6 +19,18 @@ TEST(Routes, AModelPathCarriesItsId) {
   EXPECT_EQ(routing.route->parameter, "org/name");
 }
 
+TEST(Routes, AResponsePathIsReadDeletedAndCancelled) {
+  EXPECT_EQ(find_route("POST", "/v1/responses").route->endpoint, Endpoint::responses);
+  EXPECT_EQ(find_route("GET", "/v1/responses/resp_1").route->endpoint, Endpoint::stored_response);
+  EXPECT_EQ(find_route("DELETE", "/v1/responses/resp_1").route->endpoint, Endpoint::delete_response);
+  const Routing cancel = find_route("POST", "/v1/responses/resp_1/cancel");
+  EXPECT_EQ(cancel.route->endpoint, Endpoint::cancel_response);
+  EXPECT_EQ(cancel.route->parameter, "resp_1");
+  EXPECT_EQ(find_route("POST", "/v1/responses/resp_1").allow, "GET, DELETE");
+  EXPECT_EQ(find_route("GET", "/v1/responses/resp_1/cancel").allow, "POST");
+  EXPECT_FALSE(find_route("POST", "/v1/responses//cancel").route);
+}
+
 TEST(Routes, HeadIsAllowedWhereGetIs) {
   EXPECT_TRUE(find_route("HEAD", "/health").route);
   EXPECT_FALSE(find_route("HEAD", "/v1/chat/completions").route);
@@ -42,6 +54,8 @@ TEST(Routes, OnlyHealthVersionAndPlaygroundAreOpenToAll) {
   EXPECT_TRUE(is_public(Endpoint::health));
   EXPECT_TRUE(is_public(Endpoint::version));
   EXPECT_TRUE(is_public(Endpoint::playground));
+  EXPECT_FALSE(is_public(Endpoint::metrics));
+  EXPECT_FALSE(is_public(Endpoint::abort));
   EXPECT_FALSE(is_public(Endpoint::models));
   EXPECT_FALSE(is_public(Endpoint::render));
 }

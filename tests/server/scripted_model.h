@@ -29,6 +29,10 @@ struct Scripts {
   std::map<std::string, std::string> texts = {
       {"hello", "Hello! How can I help you today?"},
       {"think", "Let me see.\nIt is easy.</think>The answer is 42."},
+      {"think_call",
+       "I should look.\n</think>One moment.\n\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"get_weather\">\n<｜DSML｜ parameter "
+       "name=\"days\" string=\"false\">[1,2.50]</｜DSML｜ parameter>\n<｜DSML｜ parameter name=\"city\" "
+       "string=\"true\">Paris</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>"},
       {"call",
        "I will look.\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"get_weather\">\n<｜DSML｜ parameter name=\"city\" "
        "string=\"true\">Paris</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>"},
@@ -47,6 +51,7 @@ class ScriptedModel {
       scripts_.emplace(name, tokenizer_.encode(text, tokenizer::AddedTokens::recognise));
     }
     assistant_ = tokenizer_.find("<｜Assistant｜>").value();
+    fim_end_ = tokenizer_.find("<｜fim▁end｜>").value();
     endless_ = tokenizer_.encode(" la", tokenizer::AddedTokens::ignore);
   }
 
@@ -71,17 +76,31 @@ class ScriptedModel {
  private:
   void append_row(const std::vector<TokenId>& history) {
     const auto vocab = static_cast<std::size_t>(tokenizer_.vocab_size());
-    const auto opener = std::ranges::find(history.rbegin(), history.rend(), assistant_);
-    const auto num_generated = static_cast<std::size_t>(opener - history.rbegin()) - 1;  // the opener is followed by <think> or </think>
     const std::string prompt = tokenizer_.decode(history, tokenizer::SpecialTokens::keep);
     const std::size_t mark = prompt.rfind("[script:");
     const std::string name = mark == std::string::npos ? "hello" : prompt.substr(mark + 8, prompt.find(']', mark) - mark - 8);
+    const std::size_t num_generated = history.size() - prompt_size(history);
     const bool is_bad = name == "bad" && num_generated >= 3;
     const std::size_t begin = logits_.size();
     logits_.resize(begin + vocab, is_bad ? std::numeric_limits<float>::quiet_NaN() : -100.0F);
     if (!is_bad) {
       logits_[begin + static_cast<std::size_t>(next(name, num_generated).value)] = 100.0F;
     }
+  }
+
+  /// Tokens before the reply: up to the opener and its think token; without an opener up to the end of fill-in-the-middle or of the
+  /// script's name, the form of plain prompts.
+  std::size_t prompt_size(const std::vector<TokenId>& history) const {
+    const auto size_up_to = [&history](auto last) { return static_cast<std::size_t>(history.rend() - last); };
+    if (const auto opener = std::ranges::find(history.rbegin(), history.rend(), assistant_); opener != history.rend()) {
+      return size_up_to(opener) + 1;
+    }
+    if (const auto fim = std::ranges::find(history.rbegin(), history.rend(), fim_end_); fim != history.rend()) {
+      return size_up_to(fim);
+    }
+    const auto bracket =
+        std::ranges::find_if(history.rbegin(), history.rend(), [this](TokenId id) { return tokenizer_.bytes(id).ends_with("]"); });
+    return size_up_to(bracket);
   }
 
   TokenId next(const std::string& name, std::size_t num_generated) const {
@@ -97,6 +116,7 @@ class ScriptedModel {
   std::map<std::string, std::vector<TokenId>> scripts_;
   std::vector<TokenId> endless_;
   TokenId assistant_;
+  TokenId fim_end_;
   std::map<SlotId, std::vector<TokenId>> histories_;
   std::vector<float> logits_;
 };
@@ -105,6 +125,7 @@ struct ScriptedOptions {
   Scripts scripts = {};
   std::int32_t max_requests = 16;
   std::int32_t max_queue = 64;
+  bool strict_official = false;
 };
 
 inline const tokenizer::Tokenizer& nano_tokenizer() {
@@ -130,6 +151,7 @@ inline std::shared_ptr<const ServedModel> scripted_model(ScriptedOptions options
   return std::make_shared<const ServedModel>(ServedModel{.name = "nano",
                                                          .device = "scripted",
                                                          .context_length = kScriptedContext,
+                                                         .strict_official = options.strict_official,
                                                          .convert = convert_options("nano"),
                                                          .tokenizer = nano_tokenizer(),
                                                          .engine = std::move(thread)});

@@ -1,0 +1,184 @@
+#include "server/prepared_request.h"
+
+#include <chrono>
+#include <iterator>
+#include <random>
+#include <utility>
+
+#include "recipe/render.h"
+#include "server/api_error.h"
+#include "server/http_message.h"
+#include "server/response_store.h"
+#include "server/turn_store.h"
+
+namespace deepinfer::server {
+namespace {
+
+/// Conversion errors are official to the byte; unreadable bodies take the form of the API, which the package does not define.
+Refusal conversion_refusal(recipe::Api api, recipe::RequestError error) {
+  if (error.stage == recipe::RequestError::Stage::convert) {
+    return {.status = error.status, .body = std::move(error.body), .message = std::move(error.message)};
+  }
+  return refusal(api, error.status, std::move(error.message));
+}
+
+/// The input of a Responses body as items.
+json::Array take_input(json::Object& body) {
+  json::Value* const input = body.find("input");
+  if (input == nullptr) {
+    return {};
+  }
+  if (json::Array* const items = input->as_array()) {
+    return std::move(*items);
+  }
+  if (input->as_string() == nullptr) {
+    return {};
+  }
+  return {json::Object{{"type", "message"}, {"role", "user"}, {"content", std::move(*input)}}};
+}
+
+/// What a Responses body says about the responses before it and about being kept.
+struct Keeping {
+  std::string previous;
+  std::optional<json::Array> input_items;
+};
+
+/// Puts the items of the earlier response before the input.
+std::expected<Keeping, Refusal> join_previous(json::Value& body, const CompletionRequest& request) {
+  json::Object* const members = body.as_object();
+  if (members == nullptr || request.api != recipe::Api::responses || request.responses == nullptr) {
+    return Keeping{};
+  }
+  const auto refuse = [](std::string message) { return std::unexpected(refusal(recipe::Api::responses, 400, std::move(message))); };
+  Keeping out;
+  const json::Value* const previous = members->find("previous_response_id");
+  if (previous != nullptr && !previous->is_null()) {
+    if (previous->as_string() == nullptr) {
+      return refuse("previous_response_id must be a string");
+    }
+    out.previous = *previous->as_string();
+    const auto found = request.responses->find(request.owner, out.previous);
+    if (!found) {
+      return refuse("Previous response with id '" + out.previous.substr(0, 100) + "' not found.");
+    }
+    Result<json::Value> earlier = json::parse(found->items, {.max_depth = 1000});
+    if (!earlier || earlier->as_array() == nullptr) {
+      return std::unexpected(refusal(recipe::Api::responses, 500, "the stored response cannot be read"));
+    }
+    json::Array items = std::move(*earlier->as_array());
+    json::Array added = take_input(*members);
+    items.insert(items.end(), std::make_move_iterator(added.begin()), std::make_move_iterator(added.end()));
+    members->set("input", std::move(items));
+  }
+  const json::Value* const store = members->find("store");
+  const bool* const wants_store = store == nullptr ? nullptr : store->as_bool();
+  if (wants_store == nullptr || *wants_store) {
+    const json::Value* const input = members->find("input");
+    json::Object copy{{"input", input == nullptr ? json::Value() : *input}};
+    out.input_items = take_input(copy);
+  }
+  return out;
+}
+
+/// Renders the conversation and sets prompt and max_tokens.
+std::optional<Refusal> encode(const ServedModel& model, PreparedRequest& out) {
+  const recipe::Prompt prompt = recipe::render(out.converted.conversation, out.converted.version, model.convert.special_tokens);
+  if (!prompt.images.empty()) {
+    return refusal(out.api, 400, "the model " + model.name + " does not take images");
+  }
+  auto ids = recipe::encode_prompt(prompt, model.tokenizer);
+  if (!ids) {
+    return refusal(out.api, 500, std::move(ids.error().message));
+  }
+  out.prompt = std::move(*ids);
+  const auto max_tokens = recipe::resolve_max_tokens(out.converted, out.prompt.size(), static_cast<std::uint64_t>(model.context_length));
+  if (!max_tokens) {
+    return conversion_refusal(out.api, max_tokens.error());
+  }
+  out.max_tokens = *max_tokens;
+  return std::nullopt;
+}
+
+}  // namespace
+
+Refusal refusal(recipe::Api api, int status, std::string message) {
+  const ErrorForm form = api == recipe::Api::messages ? ErrorForm::anthropic : ErrorForm::openai;
+  return {.status = status, .body = error_body(form, status, message), .message = std::move(message)};
+}
+
+int status_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::exhausted:
+      return 429;
+    case ErrorKind::cancelled:
+      return 503;
+    case ErrorKind::invalid_argument:
+    case ErrorKind::unsupported:
+      return 400;
+    default:
+      return 500;
+  }
+}
+
+recipe::ConvertOptions convert_options(const std::string& name) {
+  recipe::ConvertOptions out;
+  out.model_versions = {{"DeepSeek-V4.1-Flash", recipe::ModelVersion::v4_1}, {name, recipe::ModelVersion::v4_1}};
+  return out;
+}
+
+std::string new_response_id(recipe::Api api) {
+  const std::string_view prefix = api == recipe::Api::chat ? "chatcmpl-" : api == recipe::Api::messages ? "msg_" : "resp_";
+  return std::string(prefix) + sane_request_id({});
+}
+
+std::uint64_t random_bits() {
+  thread_local std::random_device entropy;
+  return (std::uint64_t{entropy()} << 32) | entropy();
+}
+
+std::int64_t unix_time() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::expected<PreparedRequest, Refusal> prepare(const ServedModel& model, const CompletionRequest& request) {
+  const recipe::Api api = request.api;
+  auto body = recipe::parse_body(request.body);
+  if (!body) {
+    return std::unexpected(conversion_refusal(api, std::move(body.error())));
+  }
+  PreparedRequest out{.api = api};
+  auto keeping = join_previous(*body, request);
+  if (!keeping) {
+    return std::unexpected(std::move(keeping.error()));
+  }
+  out.previous_response_id = std::move(keeping->previous);
+  out.input_items = std::move(keeping->input_items);
+  Result<RequestExtras> extras = model.strict_official ? RequestExtras{} : read_extras(*body);
+  if (json::Object* const members = body->as_object(); members != nullptr && !model.strict_official) {
+    members->erase("n");  // the conversion knows of one choice only; read_extras has judged it
+  }
+  auto converted = recipe::convert_body(api, std::move(*body), model.convert);
+  if (!converted) {
+    return std::unexpected(conversion_refusal(api, std::move(converted.error())));
+  }
+  if (!extras) {
+    return std::unexpected(refusal(api, 400, std::move(extras.error().message)));
+  }
+  if (extras->num_choices > 1 && api != recipe::Api::chat) {
+    return std::unexpected(refusal(api, 400, "n is for Chat Completions only"));
+  }
+  out.converted = std::move(*converted);
+  out.extras = std::move(*extras);
+  if (request.turns != nullptr && !model.strict_official) {
+    request.turns->restore(request.owner, out.converted.conversation);
+  }
+  if (std::optional<Refusal> problem = encode(model, out)) {
+    return std::unexpected(std::move(*problem));
+  }
+  const std::optional<std::int64_t> seed = out.converted.inference.seed;
+  out.seed = seed ? static_cast<std::uint64_t>(*seed) : random_bits();
+  out.id = new_response_id(api);
+  return out;
+}
+
+}  // namespace deepinfer::server

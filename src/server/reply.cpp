@@ -1,0 +1,210 @@
+// One choice passes through untouched. Of several, every chunk gets its index, and the usage of all stands in the last one.
+#include "server/reply.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/check.h"
+#include "server/response_store.h"
+#include "server/turn_store.h"
+
+namespace deepinfer::server {
+namespace {
+
+void add_member(json::Object& total, const json::Object& more, std::string_view name) {
+  json::Value* const sum = total.find(name);
+  const json::Value* const value = more.find(name);
+  if (sum != nullptr && value != nullptr && sum->as_number() != nullptr && value->as_number() != nullptr) {
+    *sum = sum->as_number()->as_uint64().value_or(0) + value->as_number()->as_uint64().value_or(0);
+  }
+}
+
+/// The prompt is the same for all choices and counts once.
+void add_usage(std::optional<json::Object>& total, const json::Object& more) {
+  if (!total) {
+    total = more;
+    return;
+  }
+  add_member(*total, more, "completion_tokens");
+  json::Value* const details = total->find("completion_tokens_details");
+  const json::Value* const more_details = more.find("completion_tokens_details");
+  if (details != nullptr && details->as_object() != nullptr && more_details != nullptr && more_details->as_object() != nullptr) {
+    add_member(*details->as_object(), *more_details->as_object(), "reasoning_tokens");
+  }
+  const auto count = [&total](std::string_view name) {
+    const json::Value* const value = total->find(name);
+    return value == nullptr || value->as_number() == nullptr ? 0 : value->as_number()->as_uint64().value_or(0);
+  };
+  total->set("total_tokens", count("prompt_tokens") + count("completion_tokens"));
+}
+
+/// The only choice of a chat chunk or body.
+json::Object* only_choice(json::Value& chunk) {
+  json::Value* const choices = chunk.as_object() == nullptr ? nullptr : chunk.as_object()->find("choices");
+  check(choices != nullptr && choices->as_array() != nullptr && choices->as_array()->size() == 1, "a chat chunk has one choice");
+  return choices->as_array()->front().as_object();
+}
+
+const json::Object* usage_of(const json::Value& chunk) {
+  const json::Value* const usage = chunk.find("usage");
+  return usage == nullptr ? nullptr : usage->as_object();
+}
+
+}  // namespace
+
+Reply::Reply(PreparedRequest prepared, const CompletionRequest& request)
+    : request_(std::move(prepared)), owner_(request.owner), turns_(request.turns), responses_(request.responses) {}
+
+std::expected<std::unique_ptr<Reply>, Refusal> Reply::start(const std::shared_ptr<const ServedModel>& model,
+                                                            const CompletionRequest& request, const Wake& wake) {
+  auto prepared = prepare(*model, request);
+  if (!prepared) {
+    return std::unexpected(std::move(prepared.error()));
+  }
+  auto reply = std::unique_ptr<Reply>(new Reply(std::move(*prepared), request));
+  reply->model_ = model;
+  for (std::int32_t choice = 0; choice < reply->request_.extras.num_choices; ++choice) {
+    auto started = Completion::start(model, reply->request_, choice, wake);
+    if (!started) {
+      return std::unexpected(std::move(started.error()));
+    }
+    reply->choices_.push_back(std::move(*started));
+  }
+  return reply;
+}
+
+Reply::State Reply::advance(const Completion::EventSink& sink) {
+  if (state_ != State::running) {
+    return state_;
+  }
+  bool all_finished = true;
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    const State state = choices_[i]->advance([&](const recipe::Event& event) { emit(i, event, sink); });
+    if (state == State::failed) {
+      state_ = State::failed;
+      std::ranges::for_each(choices_, &Completion::cancel);
+      return state_;
+    }
+    all_finished = all_finished && state == State::finished;
+  }
+  if (all_finished) {
+    state_ = State::finished;
+    keep(*model_);
+  }
+  return state_;
+}
+
+void Reply::emit(std::size_t choice, const recipe::Event& event, const Completion::EventSink& sink) {
+  if (choices_.size() == 1) {
+    sink(event);
+    return;
+  }
+  Result<json::Value> chunk = json::parse(event.data);
+  check(chunk.has_value(), "events are JSON");
+  json::Object* const entry = only_choice(*chunk);
+  entry->set("index", static_cast<std::uint64_t>(choice));
+  if (const json::Object* const usage = usage_of(*chunk)) {
+    add_usage(usage_, *usage);
+    json::Object& members = *chunk->as_object();
+    if (++num_ended_ == choices_.size()) {
+      members.set("usage", *usage_);
+    } else if (request_.converted.include_usage) {
+      members.set("usage", nullptr);
+    } else {
+      members.erase("usage");
+    }
+  }
+  const std::string text = json::to_text(*chunk);
+  sink({.name = event.name, .data = text});
+}
+
+void Reply::cancel() {
+  std::ranges::for_each(choices_, &Completion::cancel);
+  if (state_ == State::running) {
+    state_ = State::failed;
+  }
+}
+
+std::string Reply::response() const {
+  if (choices_.size() == 1) {
+    return choices_.front()->response();
+  }
+  json::Value body;
+  json::Array entries;
+  std::optional<json::Object> usage;
+  for (const auto& choice : choices_) {
+    Result<json::Value> one = json::parse(choice->response(), {.max_depth = 1000});
+    check(one.has_value(), "a response is JSON");
+    json::Object* const entry = only_choice(*one);
+    entry->set("index", static_cast<std::uint64_t>(entries.size()));
+    entries.emplace_back(std::move(*entry));
+    if (const json::Object* const counts = usage_of(*one)) {
+      add_usage(usage, *counts);
+    }
+    body = std::move(*one);
+  }
+  body.as_object()->set("choices", std::move(entries));
+  if (usage) {
+    body.as_object()->set("usage", std::move(*usage));
+  }
+  return json::to_text(body);
+}
+
+const Refusal& Reply::failure() const {
+  const auto failed = std::ranges::find(choices_, State::failed, &Completion::state);
+  check(failed != choices_.end(), "a failed reply has a failed choice");
+  return (*failed)->failure();
+}
+
+CompletionStatistics Reply::statistics() const {
+  CompletionStatistics out = choices_.front()->statistics();
+  for (std::size_t i = 1; i < choices_.size(); ++i) {
+    const CompletionStatistics more = choices_[i]->statistics();
+    out.completion_tokens += more.completion_tokens;
+    out.reasoning_tokens += more.reasoning_tokens;
+    out.to_first_token = std::min(out.to_first_token, more.to_first_token);
+    out.to_last_token = std::max(out.to_last_token, more.to_last_token);
+  }
+  return out;
+}
+
+/// The ids behind the think token that opened the reply: a forced calls opener stands there, then what the model wrote.
+recipe::GeneratedTurn Reply::generated_turn(const ServedModel& model, const Completion& completion) const {
+  const recipe::SpecialTokens& tokens = model.convert.special_tokens;
+  const recipe::ThinkingMode mode = request_.converted.conversation.thinking_mode;
+  const bool is_thinking = mode == recipe::ThinkingMode::on;
+  const std::optional<TokenId> opener = model.tokenizer.find(is_thinking ? tokens.thinking_start : tokens.thinking_end);
+  recipe::GeneratedTurn out{.thinking_mode = mode, .text = {}, .ids = {}};
+  if (opener) {
+    const auto last = std::ranges::find(request_.prompt.rbegin(), request_.prompt.rend(), *opener);
+    out.ids.assign(last.base(), request_.prompt.end());
+  }
+  out.ids.insert(out.ids.end(), completion.generated().begin(), completion.generated().end());
+  out.text = model.tokenizer.decode(out.ids, tokenizer::SpecialTokens::keep);
+  return out;
+}
+
+void Reply::keep(const ServedModel& model) const {
+  if (turns_ != nullptr) {
+    for (const auto& choice : choices_) {
+      if (!choice->turn().calls.empty() && choice->statistics().finish == "stop") {
+        turns_->keep(owner_, choice->turn(), generated_turn(model, *choice));
+      }
+    }
+  }
+  if (responses_ == nullptr || !request_.input_items) {
+    return;
+  }
+  StoredResponse stored{.owner = owner_, .body = response(), .items = {}};
+  Result<json::Value> body = json::parse(stored.body, {.max_depth = 1000});
+  check(body.has_value(), "a response is JSON");
+  json::Array items = *request_.input_items;
+  if (json::Value* const output = body->as_object()->find("output"); output != nullptr && output->as_array() != nullptr) {
+    items.insert(items.end(), std::make_move_iterator(output->as_array()->begin()), std::make_move_iterator(output->as_array()->end()));
+  }
+  stored.items = json::to_text(items);
+  responses_->keep(request_.id, std::move(stored));
+}
+
+}  // namespace deepinfer::server
