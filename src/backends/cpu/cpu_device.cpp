@@ -3,18 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
 
 #include "backends/cpu/fast/fast_ops.h"
+#include "backends/cpu/host_memory.h"
 #include "backends/cpu/reference/reference_ops.h"
 
 namespace deepinfer::cpu {
 namespace {
-
-constexpr std::size_t kAlignment = 256;  // promised by Device::allocate
 
 class CpuStream final : public Stream {
  public:
@@ -34,20 +32,11 @@ class CpuDevice final : public Device {
   [[nodiscard]] std::unique_ptr<Stream> make_stream() override { return std::make_unique<CpuStream>(); }
   [[nodiscard]] Ops& ops() override { return *ops_; }
 
-  [[nodiscard]] Buffer allocate(std::size_t size_bytes) override {
-    const std::size_t rounded = (size_bytes + kAlignment - 1) / kAlignment * kAlignment;
-    if (rounded < size_bytes) {
-      return {};
-    }
-    void* data = std::aligned_alloc(kAlignment, rounded == 0 ? kAlignment : rounded);
-    if (data == nullptr) {
-      return {};
-    }
-    return {data, size_bytes, [](void* memory, std::size_t) { std::free(memory); }};
-  }
+  [[nodiscard]] Buffer allocate(std::size_t size_bytes) override { return memory_.allocate(size_bytes); }
 
  private:
   DeviceInfo info_;
+  HostMemory memory_;
   std::unique_ptr<Ops> ops_;
 };
 

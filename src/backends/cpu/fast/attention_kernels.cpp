@@ -1,5 +1,5 @@
-// Attention core (docs/spec/model.md 5.4). Lanes are heads while scoring and in the softmax, and columns of the keys in the value sum, so no
-// sum crosses lanes: scores add the columns in order, values add the keys in order (window ascending, then list ascending).
+// Attention core (docs/spec/model.md 5.4). Lanes are heads while scoring and in the softmax, and columns of the keys in the value sum, so
+// no sum crosses lanes: scores add the columns in order, values add the keys in order (window ascending, then list ascending).
 #include <limits>
 
 #include "backends/cpu/cache_rows.h"
@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "backends/cpu/fast/attention_kernels.cpp"
 #include <hwy/foreach_target.h>
 
+#include "backends/cpu/fast/columns-inl.h"
 #include "backends/cpu/fast/math-inl.h"
 #include "backends/cpu/fast/rows-inl.h"
 
@@ -21,14 +22,11 @@ inline constexpr std::int32_t kHeadVectors = kHeadChunk / kLanes;    ///< vector
 inline constexpr std::int32_t kValueHeads = 4;                       ///< heads whose value sums share the loaded key
 inline constexpr std::int32_t kValueWidth = kLanes == 16 ? 32 : 16;  ///< columns of one value tile
 
-/// Decoded keys in a row, [count, head_dim] fp32.
+/// Decoded keys of one query, each [head_dim] fp32; kKeyStep - 1 more pointers behind the last one may be read.
 struct Keys {
-  const float* data;
+  const float* const* rows;
   std::int32_t count;
 };
-
-/// Zeroes the keys of padding behind the last key.
-inline void clear_padding(float* end, std::int32_t head_dim) { std::fill_n(end, static_cast<std::int64_t>(kKeyStep) * head_dim, 0.0F); }
 
 /// What one query works in.
 struct Workspace {
@@ -38,22 +36,27 @@ struct Workspace {
   float* values;  // [head_dim]
 };
 
-/// query[i, head] of `count` heads; the other heads are zero.
+/// query[i, head] of `count` heads; the other heads repeat the first one.
 inline void transpose_query(const bf16* q, std::int32_t head_dim, std::int32_t count, float* query) {
-  std::fill_n(query, static_cast<std::int64_t>(head_dim) * kHeadChunk, 0.0F);
-  for (std::int32_t head = 0; head < count; ++head) {
-    for (std::int32_t i = 0; i < head_dim; ++i) {
-      query[i * kHeadChunk + head] = to_float(q[head * head_dim + i]);
+  for (std::int32_t first = 0; first < head_dim; first += kUnitPlaces) {
+    UnitRows<bf16> heads;
+    for (std::int32_t head = 0; head < kUnitRows; ++head) {
+      heads.at[head] = q + (head < count ? head : 0) * static_cast<std::int64_t>(head_dim) + first;
     }
+    float* out = query + first * kHeadChunk;
+    bf16_columns(heads, [&](std::int32_t place, const F16& values) HWY_ATTR { store16(values, out + place * kHeadChunk); });
   }
 }
+static_assert(kUnitRows == kHeadChunk);
 
 /// scores[key, head] = query . key for kKeys keys and kVectors vectors of heads.
 template <std::int32_t kKeys, std::int32_t kVectors>
-HWY_INLINE void score_step(const float* query, const float* keys, std::int32_t head_dim, float* scores) {
+HWY_INLINE void score_step(const float* query, const float* const* keys, std::int32_t head_dim, float* scores) {
+  const float* key[kKeys];
   VF sum[kKeys][kVectors];
   HWY_UNROLL(8)
   for (std::int32_t j = 0; j < kKeys; ++j) {
+    key[j] = keys[j];
     HWY_UNROLL(4)
     for (std::int32_t v = 0; v < kVectors; ++v) {
       sum[j][v] = hn::Zero(DF());
@@ -65,7 +68,7 @@ HWY_INLINE void score_step(const float* query, const float* keys, std::int32_t h
       const VF q = load(query + i * kHeadChunk + v * kLanes);
       HWY_UNROLL(8)
       for (std::int32_t j = 0; j < kKeys; ++j) {
-        sum[j][v] = add_exact_product(q, hn::Set(DF(), keys[j * head_dim + i]), sum[j][v]);
+        sum[j][v] = add_exact_product(q, hn::Set(DF(), key[j][i]), sum[j][v]);
       }
     }
   }
@@ -78,20 +81,20 @@ HWY_INLINE void score_step(const float* query, const float* keys, std::int32_t h
   }
 }
 
-/// Scores of all keys, in steps of kKeyStep; buffers hold the padding.
-HWY_NOINLINE void score_keys(const Workspace& w, const Keys& keys, std::int32_t head_dim, std::int32_t num_heads, float* scores) {
+/// Scores of all keys, in steps of kKeyStep; the buffer holds the padding.
+HWY_NOINLINE void score_keys(const Workspace& w, const Keys& keys, std::int32_t head_dim, std::int32_t num_heads) {
   for (std::int32_t j = 0; j < keys.count; j += kKeyStep) {
-    const float* key = row_at(keys.data, j, head_dim);
+    const float* const* key = keys.rows + j;
     std::int32_t v = 0;
     for (; (v + 1) * kLanes < num_heads; v += 2) {
       const float* query = w.query + v * kLanes;
-      float* out = row_at(scores, j, kHeadChunk) + v * kLanes;
+      float* out = row_at(w.scores, j, kHeadChunk) + v * kLanes;
       constexpr std::int32_t kTwo = kHeadVectors >= 2 ? 2 : 1;
       score_step<kKeyStep / 2, kTwo>(query, key, head_dim, out);
-      score_step<kKeyStep / 2, kTwo>(query, key + kKeyStep / 2 * head_dim, head_dim, out + kKeyStep / 2 * kHeadChunk);
+      score_step<kKeyStep / 2, kTwo>(query, key + kKeyStep / 2, head_dim, out + kKeyStep / 2 * kHeadChunk);
     }
     for (; v * kLanes < num_heads; ++v) {
-      score_step<kKeyStep, 1>(w.query + v * kLanes, key, head_dim, row_at(scores, j, kHeadChunk) + v * kLanes);
+      score_step<kKeyStep, 1>(w.query + v * kLanes, key, head_dim, row_at(w.scores, j, kHeadChunk) + v * kLanes);
     }
   }
 }
@@ -118,9 +121,9 @@ HWY_NOINLINE void softmax(float* scores, std::int32_t num_keys, std::int32_t num
   }
 }
 
-/// kHeads heads, kValueWidth columns: sum over keys of probability * key, in two consecutive pieces of keys.
+/// kHeads heads, kValueWidth columns from `column` on: sum over keys of probability * key.
 template <std::int32_t kHeads>
-HWY_INLINE void value_tile(const Keys (&pieces)[2], const float* probabilities, std::int32_t head_dim, float* out) {
+HWY_INLINE void value_tile(const Keys& keys, std::int32_t column, const float* probabilities, std::int32_t head_dim, float* out) {
   constexpr std::int32_t kVectors = kValueWidth / kLanes;
   VF sum[kHeads][kVectors];
   HWY_UNROLL(4)
@@ -130,21 +133,19 @@ HWY_INLINE void value_tile(const Keys (&pieces)[2], const float* probabilities, 
       sum[h][v] = hn::Zero(DF());
     }
   }
-  for (const Keys& piece : pieces) {
-    const float* key = piece.data;
-    for (std::int32_t j = 0; j < piece.count; ++j, key += head_dim, probabilities += kHeadChunk) {
-      VF columns[kVectors];
+  for (std::int32_t j = 0; j < keys.count; ++j, probabilities += kHeadChunk) {
+    const float* key = keys.rows[j] + column;
+    VF columns[kVectors];
+    HWY_UNROLL(16)
+    for (std::int32_t v = 0; v < kVectors; ++v) {
+      columns[v] = load(key + v * kLanes);
+    }
+    HWY_UNROLL(4)
+    for (std::int32_t h = 0; h < kHeads; ++h) {
+      const VF p = hn::Set(DF(), probabilities[h]);
       HWY_UNROLL(16)
       for (std::int32_t v = 0; v < kVectors; ++v) {
-        columns[v] = load(key + v * kLanes);
-      }
-      HWY_UNROLL(4)
-      for (std::int32_t h = 0; h < kHeads; ++h) {
-        const VF p = hn::Set(DF(), probabilities[h]);
-        HWY_UNROLL(16)
-        for (std::int32_t v = 0; v < kVectors; ++v) {
-          sum[h][v] = add_exact_product(p, columns[v], sum[h][v]);
-        }
+        sum[h][v] = add_exact_product(p, columns[v], sum[h][v]);
       }
     }
   }
@@ -158,16 +159,14 @@ HWY_INLINE void value_tile(const Keys (&pieces)[2], const float* probabilities, 
 }
 
 /// out[head, head_dim] for num_heads heads, not yet divided by the denominator.
-HWY_NOINLINE void sum_values(const Keys& window, const Keys& listed, const float* probabilities, std::int32_t head_dim,
-                             std::int32_t num_heads, float* out) {
+HWY_NOINLINE void sum_values(const Keys& keys, const float* probabilities, std::int32_t head_dim, std::int32_t num_heads, float* out) {
   for (std::int32_t i = 0; i < head_dim; i += kValueWidth) {
-    const Keys pieces[2] = {{window.data + i, window.count}, {listed.data + i, listed.count}};
     std::int32_t head = 0;
     for (; head + kValueHeads <= num_heads; head += kValueHeads) {
-      value_tile<kValueHeads>(pieces, probabilities + head, head_dim, row_at(out, head, head_dim) + i);
+      value_tile<kValueHeads>(keys, i, probabilities + head, head_dim, row_at(out, head, head_dim) + i);
     }
     for (; head < num_heads; ++head) {
-      value_tile<1>(pieces, probabilities + head, head_dim, row_at(out, head, head_dim) + i);
+      value_tile<1>(keys, i, probabilities + head, head_dim, row_at(out, head, head_dim) + i);
     }
   }
 }
@@ -209,11 +208,14 @@ class WindowKeys {
       const std::uint8_t* record = window_record(p_, chunk, t);
       decode_q8_plain(record, record + p_.head_dim, p_.head_dim, row_at(data_, t - covered_.low, p_.head_dim));
     }
-    clear_padding(row_at(data_, covered_.count(), p_.head_dim), p_.head_dim);
   }
-  [[nodiscard]] Keys of(std::int32_t r) const {
-    const Positions window = {p_.window_low[r], p_.window_high[r]};
-    return window.count() > 0 ? Keys{row_at(data_, window.low - covered_.low, p_.head_dim), window.count()} : Keys{data_, 0};
+  /// Appends the keys of query r, at most room for them; returns their number.
+  std::int32_t append(std::int32_t r, const float** keys) const {
+    std::int32_t count = 0;
+    for (std::int32_t t = p_.window_low[r]; t <= p_.window_high[r]; ++t) {
+      keys[count++] = row_at(data_, t - covered_.low, p_.head_dim);
+    }
+    return count;
   }
 
  private:
@@ -223,21 +225,83 @@ class WindowKeys {
   Positions covered_;
 };
 
-/// Decodes the listed rows of query r.
-inline Keys listed_keys(const AttendParams& p, std::int32_t r, float* data) {
-  std::int32_t count = 0;
-  for (std::int32_t l = 0; p.list != nullptr && l < p.top_k; ++l) {
-    const std::int32_t j = row_at(p.list, r, p.top_k)[l];
-    if (j >= 0) {
-      const std::uint8_t* record = compressed_record(p, p.rows.chunk[r], j);
-      const std::uint8_t* scales = record + p.head_dim / 2;
-      decode_e2m1_plain(
-          record, p.head_dim, [&](std::int32_t group) { return e4m3_to_float(scales[group]); }, row_at(data, count++, p.head_dim));
+/// Decoded listed rows. Neighbouring queries list mostly the same rows: those that the query before listed too are not decoded again.
+class ListedKeys {
+ public:
+  ListedKeys(const AttendParams& p, Scratch& scratch)
+      : p_(p),
+        most_(p.list != nullptr ? p.top_k : 0),
+        data_(scratch.take<float>(static_cast<std::int64_t>(most_) * p.head_dim)),
+        before_(scratch.take<Entry>(most_)),
+        now_(scratch.take<Entry>(most_)),
+        free_(scratch.take<std::int32_t>(most_)) {}
+
+  /// Appends the keys of query r; returns their number. They stay where they are until the next call.
+  std::int32_t append(std::int32_t r, const float** keys) {
+    if (p_.rows.chunk[r] != chunk_) {
+      chunk_ = p_.rows.chunk[r];
+      num_before_ = 0;
+      for (num_free_ = 0; num_free_ < most_; ++num_free_) {
+        free_[num_free_] = num_free_;
+      }
     }
+    const std::int32_t count = match(row_at(p_.list, r, most_));
+    for (std::int32_t i = 0; i < count; ++i) {
+      Entry& entry = now_[i];
+      if (entry.place < 0) {
+        entry.place = free_[--num_free_];
+        decode(entry);
+      }
+      keys[i] = row_at(data_, entry.place, p_.head_dim);
+    }
+    std::swap(before_, now_);
+    num_before_ = count;
+    return count;
   }
-  clear_padding(row_at(data, count, p.head_dim), p.head_dim);
-  return {data, count};
-}
+
+ private:
+  struct Entry {
+    std::int32_t row;    ///< compressed row
+    std::int32_t place;  ///< where it lies decoded; -1: not yet
+  };
+
+  /// Fills now_ from a list; both lists ascend. Places of rows that are listed no more become free.
+  std::int32_t match(const std::int32_t* list) {
+    std::int32_t count = 0;
+    std::int32_t old = 0;
+    for (std::int32_t l = 0; l < most_; ++l) {
+      if (list[l] < 0) {
+        continue;
+      }
+      for (; old < num_before_ && before_[old].row < list[l]; ++old) {
+        free_[num_free_++] = before_[old].place;
+      }
+      const bool is_known = old < num_before_ && before_[old].row == list[l];
+      now_[count++] = {list[l], is_known ? before_[old++].place : -1};
+    }
+    for (; old < num_before_; ++old) {
+      free_[num_free_++] = before_[old].place;
+    }
+    return count;
+  }
+
+  void decode(const Entry& entry) {
+    const std::uint8_t* record = compressed_record(p_, chunk_, entry.row);
+    const std::uint8_t* scales = record + p_.head_dim / 2;
+    decode_e2m1_plain(
+        record, p_.head_dim, [&](std::int32_t group) { return e4m3_to_float(scales[group]); }, row_at(data_, entry.place, p_.head_dim));
+  }
+
+  const AttendParams& p_;
+  std::int32_t most_;
+  float* data_;  // [most_, head_dim]
+  Entry* before_;
+  Entry* now_;
+  std::int32_t* free_;
+  std::int32_t num_before_ = 0;
+  std::int32_t num_free_ = 0;
+  std::int32_t chunk_ = -1;
+};
 
 /// Divides, rounds, rotates back and stores the heads [first, first + count) of query r; values: [count, head_dim].
 inline void finish_query(const AttendParams& p, std::int32_t r, Range heads, const float* values, const float* denominator,
@@ -275,13 +339,13 @@ inline std::int64_t most_window_keys(const AttendParams& p, Range rows) {
 void attend(const AttendParams& p, Range rows, Range heads, Scratch& scratch) {
   check(heads.size() <= kHeadChunk, "an attention task has at most one chunk of heads");
   const std::int64_t most_window = most_window_keys(p, rows);
-  const std::int64_t most_listed = p.list != nullptr ? p.top_k : 0;
+  const std::int64_t most_keys = most_window + (p.list != nullptr ? p.top_k : 0) + kKeyStep;
   const std::int32_t d = p.head_dim;
-  WindowKeys windows(p, scratch.take<float>((most_window + kKeyStep) * d));
-  float* listed_data = scratch.take<float>((most_listed + kKeyStep) * d);
-  const Workspace w = {scratch.take<float>(static_cast<std::int64_t>(d) * kHeadChunk),
-                       scratch.take<float>((most_window + most_listed + kKeyStep) * kHeadChunk), scratch.take<bf16>(d),
-                       scratch.take<float>(d)};
+  WindowKeys windows(p, scratch.take<float>(most_window * d));
+  ListedKeys listed(p, scratch);
+  const float** keys = scratch.take<const float*>(most_keys);
+  const Workspace w = {scratch.take<float>(static_cast<std::int64_t>(d) * kHeadChunk), scratch.take<float>(most_keys * kHeadChunk),
+                       scratch.take<bf16>(d), scratch.take<float>(d)};
   float* values = scratch.take<float>(static_cast<std::int64_t>(d) * kHeadChunk);
   HWY_ALIGN float sink[kHeadChunk] = {};
   HWY_ALIGN float denominator[kHeadChunk];
@@ -289,18 +353,17 @@ void attend(const AttendParams& p, Range rows, Range heads, Scratch& scratch) {
   const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
   for (std::int32_t r = rows.begin; r < rows.end; ++r) {
     windows.cover(r, rows.end);
-    const Keys window = windows.of(r);
-    const Keys listed = listed_keys(p, r, listed_data);
-    const std::int32_t count = window.count + listed.count;
+    std::int32_t count = windows.append(r, keys);
+    count += p.list != nullptr ? listed.append(r, keys + count) : 0;
     if (count == 0) {
       std::fill_n(values, static_cast<std::int64_t>(d) * kHeadChunk, 0.0F);
       std::fill_n(denominator, kHeadChunk, 1.0F);
     } else {
       transpose_query(row_at(p.q, static_cast<std::int64_t>(r) * p.heads + heads.begin, d), d, heads.size(), w.query);
-      score_keys(w, window, d, heads.size(), w.scores);
-      score_keys(w, listed, d, heads.size(), row_at(w.scores, window.count, kHeadChunk));
+      std::fill_n(keys + count, kKeyStep, keys[0]);
+      score_keys(w, {keys, count}, d, heads.size());
       softmax(w.scores, count, heads.size(), factor, sink, denominator);
-      sum_values(window, listed, w.scores, d, heads.size(), values);
+      sum_values({keys, count}, w.scores, d, heads.size(), values);
     }
     finish_query(p, r, heads, values, denominator, w);
   }

@@ -41,6 +41,18 @@ HWY_INLINE VD add_product(VD a, VD b, VD c) { return hn::MulAdd(a, b, c); }
 struct D8Sum {
   VD part[kDoubleParts];
 
+  HWY_INLINE void load(const double* lanes) {
+    HWY_UNROLL(8)
+    for (std::int32_t i = 0; i < kDoubleParts; ++i) {
+      part[i] = load_double(lanes + i * kDoubles);
+    }
+  }
+  HWY_INLINE void save(double* lanes) const {
+    HWY_UNROLL(8)
+    for (std::int32_t i = 0; i < kDoubleParts; ++i) {
+      store(part[i], lanes + i * kDoubles);
+    }
+  }
   HWY_INLINE void clear() {
     HWY_UNROLL(8)
     for (std::int32_t i = 0; i < kDoubleParts; ++i) {
@@ -50,42 +62,59 @@ struct D8Sum {
   /// Lanes i + i+4, then + i+2, then + i+1.
   [[nodiscard]] HWY_INLINE double fold() const {
     HWY_ALIGN double lane[kVirtualDoubles];
-    for (std::int32_t i = 0; i < kDoubleParts; ++i) {
-      store(part[i], lane + i * kDoubles);
-    }
+    save(lane);
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
   }
 };
 
-/// out[r * out_stride + n] = sum over k of x[r][k] * w[n][k] for kRows rows and kColumns columns; width is a multiple of 8.
-template <std::int32_t kRows, std::int32_t kColumns>
-HWY_INLINE void dot_products(const double* const (&x)[kRows], const float* const (&w)[kColumns], std::int32_t width,
-                             double (&out)[kRows][kColumns]) {
-  D8Sum sum[kRows][kColumns];
-  for (std::int32_t r = 0; r < kRows; ++r) {
-    for (std::int32_t n = 0; n < kColumns; ++n) {
-      sum[r][n].clear();
+/// kLanes doubles, rounded to fp32.
+struct DoubleLanes {
+  static constexpr std::int32_t kHalves = kLanes / kDoubles;
+  VD half[kHalves];
+};
+
+HWY_INLINE VF to_floats(const DoubleLanes& v) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::DemoteTo(DF(), v.half[0]);
+#else
+  return hn::Combine(DF(), hn::DemoteTo(DDFloat(), v.half[1]), hn::DemoteTo(DDFloat(), v.half[0]));
+#endif
+}
+
+/// Adds the squares of `width` values, a multiple of 8.
+template <class T>
+HWY_INLINE void add_squares(const T* x, std::int32_t width, D8Sum& sum) {
+  for (std::int32_t i = 0; i < width; i += kVirtualDoubles) {
+    HWY_UNROLL(8)
+    for (std::int32_t part = 0; part < kDoubleParts; ++part) {
+      const VD value = load_double(x + i + part * kDoubles);
+      sum.part[part] = add_product(value, value, sum.part[part]);
     }
   }
+}
+
+/// sum[r][n] += x[r][k] * w[n][k] over k for kRows rows, `x_stride` apart, and kColumns columns, `w_stride` apart; width is a multiple
+/// of 8.
+template <std::int32_t kRows, std::int32_t kColumns>
+HWY_INLINE void add_dot_products(const double* x, std::int64_t x_stride, const float* w, std::int64_t w_stride, std::int32_t width,
+                                 D8Sum (&sum)[kRows][kColumns]) {
   for (std::int32_t k = 0; k < width; k += kVirtualDoubles) {
     HWY_UNROLL(8)
     for (std::int32_t part = 0; part < kDoubleParts; ++part) {
       const std::int32_t at = k + part * kDoubles;
-      VD column[kColumns];
-      for (std::int32_t n = 0; n < kColumns; ++n) {
-        column[n] = load_double(w[n] + at);
-      }
+      VD row[kRows];
+      HWY_UNROLL(4)
       for (std::int32_t r = 0; r < kRows; ++r) {
-        const VD value = load_double(x[r] + at);
-        for (std::int32_t n = 0; n < kColumns; ++n) {
-          sum[r][n].part[part] = add_product(column[n], value, sum[r][n].part[part]);
+        row[r] = load_double(x + r * x_stride + at);
+      }
+      HWY_UNROLL(4)
+      for (std::int32_t n = 0; n < kColumns; ++n) {
+        const VD column = load_double(w + n * w_stride + at);
+        HWY_UNROLL(4)
+        for (std::int32_t r = 0; r < kRows; ++r) {
+          sum[r][n].part[part] = add_product(column, row[r], sum[r][n].part[part]);
         }
       }
-    }
-  }
-  for (std::int32_t r = 0; r < kRows; ++r) {
-    for (std::int32_t n = 0; n < kColumns; ++n) {
-      out[r][n] = sum[r][n].fold();
     }
   }
 }

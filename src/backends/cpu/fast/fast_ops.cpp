@@ -12,14 +12,23 @@ namespace {
 constexpr std::int64_t kTaskCost = 32768;
 // More tasks than this per thread only add overhead.
 constexpr std::int32_t kTasksPerThread = 8;
+// From here on experts are run whole, each by one thread, without waiting for each other between their two steps.
+constexpr std::int32_t kSegmentsPerThread = 3;
+// From here on blocks of rows alone share out the work.
+constexpr std::int32_t kUncutTasksPerThread = 2;
 // Columns of an FP8 weight that share a scale, so that a piece starts at a block.
 constexpr std::int32_t kColumnStep = kWeightBlock;
-// fp32 results of one task before they are rounded: 256 KB.
-constexpr std::int64_t kMostResults = 65536;
-// Row of attention or index work that share decoded keys.
-constexpr std::int32_t kKeyRows = 16;
+// Operands of one task as fp32, so that they stay in a second cache of 512 KB beside a strip of weights.
+constexpr std::int64_t kMostOperands = 65536;
+// Rows of attention or index work that share decoded keys.
+constexpr std::int32_t kKeyRows = 32;
 
 std::int32_t divide_up(std::int64_t a, std::int64_t b) { return static_cast<std::int32_t>((a + b - 1) / b); }
+
+/// Rows that share decoded weights in a product over `depth` values.
+std::int32_t most_rows(std::int64_t depth) {
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(kMostOperands / depth, kRowBlock / 2, kRowBlock));
+}
 
 Range piece(std::int32_t index, std::int32_t step, std::int32_t size) { return {index * step, std::min(size, (index + 1) * step)}; }
 
@@ -53,15 +62,16 @@ void FastOps::for_blocks(const Product& product, const Work& work) {
   if (product.num_rows <= 0) {
     return;
   }
-  const std::int32_t row_blocks = divide_up(product.num_rows, kRowBlock);
+  const std::int32_t row_blocks = divide_up(product.num_rows, most_rows(product.depth));
   const std::int32_t row_step = divide_up(product.num_rows, row_blocks);
   const std::int64_t cost = static_cast<std::int64_t>(product.num_rows) * product.groups * product.columns * product.depth;
   const std::int64_t most_tasks = pool_.num_threads() == 1 ? 1 : std::int64_t{pool_.num_threads()} * kTasksPerThread;
   const std::int64_t wanted = std::clamp<std::int64_t>(cost / kTaskCost, 1, most_tasks);
-  const std::int32_t pieces = divide_up(wanted, std::int64_t{row_blocks} * product.groups);
+  // Every piece of columns decodes the operands again: only as many as keep the threads busy.
+  const std::int64_t uncut = std::int64_t{row_blocks} * product.groups;
+  const std::int32_t pieces = uncut >= kUncutTasksPerThread * pool_.num_threads() ? 1 : divide_up(wanted, uncut);
   const std::int32_t even = divide_up(divide_up(product.columns, pieces), kColumnStep) * kColumnStep;
-  const auto most = static_cast<std::int32_t>(kMostResults / row_step / kColumnStep * kColumnStep);
-  const std::int32_t column_step = std::min({even, most, product.columns});
+  const std::int32_t column_step = std::min(even, product.columns);
   const std::int32_t column_pieces = divide_up(product.columns, column_step);
   for_tasks(row_blocks * product.groups * column_pieces, [&](std::int32_t task, Scratch& scratch) {
     const std::int32_t row_block = task % row_blocks;
@@ -85,8 +95,22 @@ void FastOps::embed(Stream&, const EmbedParams& p) {
 }
 
 void FastOps::mix(Stream&, const MixParams& p) {
-  const std::int64_t cost = std::int64_t{2 + p.streams} * p.streams * p.streams * p.hidden;
-  for_rows(p.num_rows, {cost, kRowBlock}, [&](Range rows, Scratch& scratch) { kernels_.streams.mix(p, rows, scratch); });
+  const std::int64_t cost = std::int64_t{num_mixes(p)} * p.streams * p.hidden;
+  if (p.num_rows >= pool_.num_threads() || cost < 2 * kTaskCost) {
+    for_rows(p.num_rows, {cost, kRowBlock}, [&](Range rows, Scratch& scratch) { kernels_.mix.mix(p, rows, scratch); });
+    return;
+  }
+  // Fewer rows than threads: the coefficients are shared out.
+  const Range rows = {0, p.num_rows};
+  const std::int64_t num_sums = p.num_rows * mix_sums_per_row(p);
+  shared_.reset();
+  double* sums = shared_.take<double>(num_sums);
+  std::fill_n(sums, num_sums, 0.0);
+  const std::int32_t step = divide_up(num_mixes(p), std::min<std::int64_t>(pool_.num_threads(), cost / kTaskCost));
+  for_tasks(divide_up(num_mixes(p), step),
+            [&](std::int32_t task, Scratch& scratch) { kernels_.mix.sums(p, rows, piece(task, step, num_mixes(p)), sums, scratch); });
+  scratch_[0].reset();
+  kernels_.mix.finish(p, rows, sums, scratch_[0]);
 }
 
 void FastOps::collapse_norm(Stream&, const CollapseNormParams& p) {
@@ -293,31 +317,46 @@ void FastOps::moe_rows(const MoeParams& p, Range rows) {
                              shared_.take<bf16>(num_pairs * p.hidden)};
   Segment* segments = shared_.take<Segment>(num_pairs);
   std::int32_t num_segments = 0;
-  for (std::int32_t e = 0; e <= p.num_experts; ++e) {
-    for (std::int32_t pair = dispatch.first[e]; pair < dispatch.first[e + 1]; pair += kRowBlock) {
-      segments[num_segments++] = {e, {pair, std::min(pair + kRowBlock, dispatch.first[e + 1])}};
+  for (std::int32_t i = 0; i <= p.num_experts; ++i) {
+    const std::int32_t e = i == 0 ? p.num_experts : i - 1;  // the shared expert has the most bytes: first, so that it does not end alone
+    // Blocks of equal size: a small rest would decode the weights for little.
+    const std::int32_t count = dispatch.first[e + 1] - dispatch.first[e];
+    const std::int32_t blocks = divide_up(count, most_rows(p.hidden));
+    for (std::int32_t block = 0; block < blocks; ++block) {
+      const std::int64_t begin = std::int64_t{count} * block / blocks;
+      const std::int64_t end = std::int64_t{count} * (block + 1) / blocks;
+      segments[num_segments++] = {
+          e, {dispatch.first[e] + static_cast<std::int32_t>(begin), dispatch.first[e] + static_cast<std::int32_t>(end)}};
     }
   }
-  // Tasks are (segment, piece of columns); few segments are cut finer.
-  const auto for_segments = [&](std::int32_t columns, std::int64_t cost_per_column, const auto& work) {
-    const std::int64_t cost = num_pairs * columns * cost_per_column;
-    const std::int64_t most = pool_.num_threads() == 1 ? 1 : std::int64_t{pool_.num_threads()} * kTasksPerThread;
-    const std::int32_t pieces = divide_up(std::clamp<std::int64_t>(cost / kTaskCost, 1, most), num_segments);
-    const std::int32_t step = divide_up(divide_up(columns, pieces), kColumnStep) * kColumnStep;
-    const std::int32_t column_pieces = divide_up(columns, step);
-    for_tasks(num_segments * column_pieces, [&](std::int32_t task, Scratch& scratch) {
-      const Segment& segment = segments[task / column_pieces];
-      ExpertBatch own = batch;
-      own.weights = segment.expert < p.num_experts ? &p.experts[segment.expert] : &p.shared;
-      work(own, segment.pairs, piece(task % column_pieces, step, columns), scratch);
-    });
+  const auto expert_of = [&](const Segment& segment) {
+    ExpertBatch own = batch;
+    own.weights = segment.expert < p.num_experts ? &p.experts[segment.expert] : &p.shared;
+    return own;
   };
-  for_segments(p.intermediate, std::int64_t{2} * p.hidden, [&](const ExpertBatch& own, Range pairs, Range columns, Scratch& scratch) {
-    kernels_.moe.gate_up(p, own, pairs, columns, scratch);
-  });
-  for_segments(p.hidden, p.intermediate, [&](const ExpertBatch& own, Range pairs, Range columns, Scratch& scratch) {
-    kernels_.moe.down(p, own, pairs, columns, scratch);
-  });
+  if (num_segments >= kSegmentsPerThread * pool_.num_threads()) {
+    for_tasks(num_segments, [&](std::int32_t task, Scratch& scratch) {
+      const ExpertBatch own = expert_of(segments[task]);
+      kernels_.moe.gate_up(p, own, segments[task].pairs, {0, p.intermediate}, scratch);
+      scratch.reset();
+      kernels_.moe.down(p, own, segments[task].pairs, {0, p.hidden}, scratch);
+    });
+  } else {
+    // Few segments: tasks are (segment, piece of columns), in two steps.
+    const auto for_pieces = [&](std::int32_t columns, std::int64_t cost_per_column, const auto& work) {
+      const std::int64_t cost = num_pairs * columns * cost_per_column;
+      const std::int64_t most = pool_.num_threads() == 1 ? 1 : std::int64_t{pool_.num_threads()} * kTasksPerThread;
+      const std::int32_t pieces = divide_up(std::clamp<std::int64_t>(cost / kTaskCost, 1, most), num_segments);
+      const std::int32_t step = divide_up(divide_up(columns, pieces), kColumnStep) * kColumnStep;
+      const std::int32_t column_pieces = divide_up(columns, step);
+      for_tasks(num_segments * column_pieces, [&](std::int32_t task, Scratch& scratch) {
+        const Segment& segment = segments[task / column_pieces];
+        work(p, expert_of(segment), segment.pairs, piece(task % column_pieces, step, columns), scratch);
+      });
+    };
+    for_pieces(p.intermediate, std::int64_t{2} * p.hidden, kernels_.moe.gate_up);
+    for_pieces(p.hidden, p.intermediate, kernels_.moe.down);
+  }
   for_rows(rows.size(), {std::int64_t{p.top_k + 1} * p.hidden}, [&](Range part, Scratch&) {
     const Range absolute = {rows.begin + part.begin, rows.begin + part.end};
     kernels_.moe.combine(p, batch.out, dispatch.places - std::int64_t{rows.begin} * (p.top_k + 1), absolute);

@@ -1,6 +1,7 @@
 // Products of decoded rows with weights: y[row, column] = sum over k of x[row, k] w[column, k], in the sixteen lanes of lanes-inl.h.
-// Many rows: weights are decoded once per panel that fits the first cache and multiplied by register tiles. Few rows: decoding and
-// multiplying are one pass. Both add in the same order, so a row's result does not depend on its company.
+// Many rows: weights are decoded once per strip of columns, lanes of a register are columns, and the sixteen partial sums of an output are
+// formed one after the other. Few rows: decoding and multiplying are one pass, lanes of a register are the partial sums. Both add in the
+// same order, so a row's result does not depend on its company.
 #if defined(DEEPINFER_CPU_FAST_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEEPINFER_CPU_FAST_GEMM_INL_H_
 #undef DEEPINFER_CPU_FAST_GEMM_INL_H_
@@ -10,19 +11,22 @@
 
 #include <algorithm>
 
-#include "backends/cpu/fast/codecs-inl.h"
+#include "backends/cpu/fast/columns-inl.h"
 #include "backends/cpu/fast/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace deepinfer::cpu::HWY_NAMESPACE {
 
-inline constexpr std::int32_t kFewRows = 4;         ///< up to here decoding and multiplying are one pass
-inline constexpr std::int32_t kPanelFloats = 6144;  ///< 24 KB: a panel and two rows stay in a first cache of 32 KB
-inline constexpr std::int32_t kPanelDepth = 512;    ///< k values of one panel; longer sums are carried from panel to panel
-inline constexpr std::int32_t kTileColumns = 3;
-inline constexpr std::int32_t kTileRows = kLanes == 16 ? 4 : (kLanes == 8 ? 2 : 1);  ///< fills the registers with sums
+inline constexpr std::int32_t kFewRows = 4;                           ///< up to here decoding and multiplying are one pass
+inline constexpr std::int32_t kPairGroup = 2 * kVirtualLanes;         ///< k values that give every lane two products
+inline constexpr std::int32_t kStripDepth = 256;                      ///< k values of one strip; longer sums are carried on
+inline constexpr std::int32_t kTileColumns = kLanes == 16 ? 32 : 16;  ///< a strip of 256 k values: 16 or 32 KB, in the first cache
+inline constexpr std::int32_t kTileVectors = kTileColumns / kLanes;   ///< registers of one row of a tile
+inline constexpr std::int32_t kLanePairs = kVirtualLanes / 2;         ///< lanes i and i + 8, which the tree joins first
+inline constexpr std::int32_t kTileSums = kLanes == 16 ? 24 : 12;     ///< registers for sums; the others hold operands
+inline constexpr std::int32_t kTileRows = kTileSums / (2 * kTileVectors) > 0 ? kTileSums / (2 * kTileVectors) : 1;
 
-/// Rows of fp32 operands, [rows, k] with `stride` floats from row to row.
+/// Rows of fp32 operands in pair order, [rows, k] with `stride` floats from row to row.
 struct Operand {
   const float* data;
   std::int64_t stride;
@@ -32,200 +36,200 @@ struct Operand {
   [[nodiscard]] const float* at(std::int32_t row) const { return data + row * stride; }
 };
 
-/// Where results go, [rows, columns].
+/// Where results go, [rows, columns] fp32 or bf16.
+template <class T>
 struct Output {
-  float* data;
+  T* data;
   std::int64_t stride;
 
-  [[nodiscard]] float* at(std::int32_t row, std::int32_t column) const { return data + row * stride + column; }
+  [[nodiscard]] T* at(std::int32_t row, std::int32_t column) const { return data + row * stride + column; }
 };
 
-// --- register tiles -----------------------------------------------------------------------------------------------
+HWY_INLINE void put(float value, float* out) { *out = value; }
+HWY_INLINE void put(float value, bf16* out) { *out = to_bf16(value); }
 
-template <std::int32_t kRows>
-struct Tile {
-  F16 sum[kRows][kTileColumns];
+// --- many rows ----------------------------------------------------------------------------------------------------
+
+/// A piece of the weights as fp32: data[lane][k of the lane][kTileColumns], `groups` times 32 k values.
+struct Strip {
+  const float* data;
+  std::int32_t groups;
 };
 
-template <std::int32_t kRows, Products kProducts>
-HWY_INLINE void multiply_tile(const float* x, std::int64_t x_stride, const float* w, std::int64_t w_stride, std::int32_t k,
-                              Tile<kRows>& tile) {
-  for (std::int32_t i = 0; i < k; i += kVirtualLanes) {
-    HWY_UNROLL(16)
-    for (std::int32_t part = 0; part < kParts; ++part) {
-      VF rows[kRows];
-      HWY_UNROLL(4)
+/// Decodes columns [begin, end), at most kTileColumns, and `groups` * 32 k values from `k` on; columns beyond the end repeat others.
+/// Weights::columns(range, k, write) calls write(place, F16) for 32 places of at most 16 columns.
+template <class Weights>
+HWY_INLINE Strip fill_strip(const Weights& weights, Range columns, std::int32_t k, std::int32_t groups, float* buffer) {
+  for (std::int32_t unit = 0; unit < kTileColumns; unit += kUnitRows) {
+    const std::int32_t first = std::min(columns.begin + unit, columns.end - 1);
+    const Range present = {first, std::min(first + kUnitRows, columns.end)};
+    for (std::int32_t group = 0; group < groups; ++group) {
+      float* out = buffer + static_cast<std::int64_t>(2 * group) * kTileColumns + unit;
+      const std::int64_t lane_size = static_cast<std::int64_t>(2 * groups) * kTileColumns;
+      weights.columns(present, k + group * kPairGroup, [&](std::int32_t place, const F16& values) HWY_ATTR {
+        store16(values, out + place / 2 * lane_size + place % 2 * kTileColumns);
+      });
+    }
+  }
+  return {buffer, groups};
+}
+
+/// One tile: kRows rows of x and the columns of a strip. Stores are dear beside multiplications, so lanes i and i + 8 are summed together:
+/// at the end of the depth only their sum is kept.
+enum class Begin : std::uint8_t { at_zero, at_carry };
+enum class End : std::uint8_t { to_carry, joined };
+
+/// Where a tile keeps sums: carry[16 lanes][kRows][kTileColumns] between strips, joined[8 pairs of lanes][kRows][kTileColumns] at the end.
+struct TileSums {
+  float* carry;
+  float* joined;
+};
+
+/// Lanes `lane` and `lane` + 8; x and w point to the first value of the tile and of the strip.
+template <std::int32_t kRows, Begin kBegin, End kEnd>
+HWY_INLINE void sum_lane_pair(const float* x, std::int64_t stride, const Strip& w, std::int32_t lane, const TileSums& sums) {
+  constexpr std::int32_t kSize = kRows * kTileColumns;
+  const std::int64_t lane_size = static_cast<std::int64_t>(2 * w.groups) * kTileColumns;
+  VF sum[2][kRows][kTileVectors];
+  const auto for_sums = [&](const auto& visit) HWY_ATTR {
+    HWY_UNROLL(2)
+    for (std::int32_t l = 0; l < 2; ++l) {
+      HWY_UNROLL(16)
       for (std::int32_t r = 0; r < kRows; ++r) {
-        rows[r] = load(x + r * x_stride + i + part * kLanes);
-      }
-      HWY_UNROLL(4)
-      for (std::int32_t c = 0; c < kTileColumns; ++c) {
-        const VF weight = load(w + c * w_stride + i + part * kLanes);
-        HWY_UNROLL(4)
-        for (std::int32_t r = 0; r < kRows; ++r) {
-          VF& sum = tile.sum[r][c].part[part];
-          sum = kProducts == Products::exact ? add_exact_product(weight, rows[r], sum) : fma(weight, rows[r], sum);
+        HWY_UNROLL(16)
+        for (std::int32_t v = 0; v < kTileVectors; ++v) {
+          visit(sum[l][r][v], l, r * kTileColumns + v * kLanes);
         }
       }
     }
+  };
+  float* const carry = sums.carry + lane * kSize;
+  for_sums([&](VF& own, std::int32_t l, std::int32_t at)
+               HWY_ATTR { own = kBegin == Begin::at_zero ? hn::Zero(DF()) : load(carry + l * kLanePairs * kSize + at); });
+  const float* lower = w.data + lane * lane_size;
+  const float* upper = lower + kLanePairs * lane_size;
+  x += lane;
+  for (std::int32_t k = 0; k < 2 * w.groups; ++k, x += kVirtualLanes, lower += kTileColumns, upper += kTileColumns) {
+    VF column[2][kTileVectors];
+    HWY_UNROLL(16)
+    for (std::int32_t v = 0; v < kTileVectors; ++v) {
+      column[0][v] = load(lower + v * kLanes);
+      column[1][v] = load(upper + v * kLanes);
+    }
+    for_sums([&](VF& own, std::int32_t l, std::int32_t at) HWY_ATTR {
+      const VF value = hn::Set(DF(), x[at / kTileColumns * stride + l * kLanePairs]);
+      own = add_exact_product(column[l][at % kTileColumns / kLanes], value, own);
+    });
   }
-}
-
-/// Writes the sums of one row of a tile; the fourth float after them is overwritten with rubbish.
-HWY_INLINE void finish_row(const F16 (&sum)[kTileColumns], float* y) { sum_lanes4(sum[0], sum[1], sum[2], sum[2], y); }
-
-template <std::int32_t kRows>
-HWY_INLINE void finish_tile(const Tile<kRows>& tile, Output y, std::int32_t row, std::int32_t column) {
-#if HWY_MAX_BYTES >= 32
-  if constexpr (kRows % 2 == 0) {
-    // Two rows at once: the lower half of each vector belongs to the first, the upper half to the second.
-    const D8 d8;
-    HWY_UNROLL(4)
-    for (std::int32_t r = 0; r < kRows; r += 2) {
-      hn::Vec<D8> half[kTileColumns];
-      HWY_UNROLL(4)
-      for (std::int32_t c = 0; c < kTileColumns; ++c) {
-        const auto first = fold_to_octet(tile.sum[r][c]);
-        const auto second = fold_to_octet(tile.sum[r + 1][c]);
-        half[c] = hn::Add(hn::ConcatLowerLower(d8, second, first), hn::ConcatUpperUpper(d8, second, first));
+  if constexpr (kEnd == End::to_carry) {
+    for_sums([&](VF& own, std::int32_t l, std::int32_t at) HWY_ATTR { store(own, carry + l * kLanePairs * kSize + at); });
+  } else {
+    HWY_UNROLL(16)
+    for (std::int32_t r = 0; r < kRows; ++r) {
+      HWY_UNROLL(16)
+      for (std::int32_t v = 0; v < kTileVectors; ++v) {
+        store(hn::Add(sum[0][r][v], sum[1][r][v]), sums.joined + lane * kSize + r * kTileColumns + v * kLanes);
       }
-      const hn::Repartition<std::uint64_t, decltype(d8)> pairs;
-      const auto ab = hn::Add(hn::InterleaveLower(d8, half[0], half[1]), hn::InterleaveUpper(d8, half[0], half[1]));
-      const auto cc = hn::Add(hn::InterleaveLower(d8, half[2], half[2]), hn::InterleaveUpper(d8, half[2], half[2]));
-      const auto low = hn::BitCast(d8, hn::InterleaveLower(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, cc)));
-      const auto high = hn::BitCast(d8, hn::InterleaveUpper(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, cc)));
-      const auto sums = hn::Add(low, high);
-      hn::StoreU(hn::LowerHalf(D4(), sums), D4(), y.at(row + r, column));
-      hn::StoreU(hn::UpperHalf(D4(), sums), D4(), y.at(row + r + 1, column));
     }
-    return;
-  }
-#endif
-  HWY_UNROLL(4)
-  for (std::int32_t r = 0; r < kRows; ++r) {
-    finish_row(tile.sum[r], y.at(row + r, column));
   }
 }
 
-template <std::int32_t kRows>
-HWY_INLINE Tile<kRows> zero_tile() {
-  Tile<kRows> tile;
-  HWY_UNROLL(4)
-  for (std::int32_t r = 0; r < kRows; ++r) {
-    HWY_UNROLL(4)
-    for (std::int32_t c = 0; c < kTileColumns; ++c) {
-      tile.sum[r][c] = zero16();
-    }
+template <std::int32_t kRows, Begin kBegin, End kEnd>
+HWY_NOINLINE void sum_tile(const float* x, std::int64_t stride, const Strip& w, const TileSums& sums) {
+  for (std::int32_t lane = 0; lane < kLanePairs; ++lane) {
+    sum_lane_pair<kRows, kBegin, kEnd>(x, stride, w, lane, sums);
   }
-  return tile;
 }
 
-// --- panels -------------------------------------------------------------------------------------------------------
+/// The sum of kCount parts, `step` floats apart, by the tree of lanes-inl.h: parts i and i + kCount / 2 are joined first.
+template <std::int32_t kCount>
+HWY_INLINE VF tree_sum(const float* parts, std::int32_t step) {
+  if constexpr (kCount == 1) {
+    return load(parts);
+  } else {
+    return hn::Add(tree_sum<kCount / 2>(parts, 2 * step), tree_sum<kCount / 2>(parts + step, 2 * step));
+  }
+}
 
-/// A piece of the weights as fp32, [columns, depth]; columns is a multiple of kTileColumns.
-struct Panel {
-  const float* data;
-  std::int64_t stride;
-  std::int32_t columns;
-  std::int32_t depth;
+/// Results of a tile; y gets `count` columns.
+template <std::int32_t kRows, class T>
+HWY_INLINE void finish_tile(const float* joined, Output<T> y, std::int32_t count) {
+  HWY_UNROLL(16)
+  for (std::int32_t r = 0; r < kRows; ++r) {
+    HWY_ALIGN float out[kTileColumns];
+    HWY_UNROLL(16)
+    for (std::int32_t v = 0; v < kTileVectors; ++v) {
+      const VF sum = tree_sum<kLanePairs>(joined + r * kTileColumns + v * kLanes, kRows * kTileColumns);
+      if (count == kTileColumns) {
+        store(sum, y.at(r, v * kLanes));
+      } else {
+        store(sum, out + v * kLanes);
+      }
+    }
+    for (std::int32_t c = 0; count < kTileColumns && c < count; ++c) {
+      put(out[c], y.at(r, c));
+    }
+  }
+}
+
+/// Which part of the depth a strip is. Only the last one gives results.
+struct Depth {
+  bool is_first;
+  bool is_last;
+  float* carry;   // [rows, 16, kTileColumns], tile by tile; unused when there is one strip only
+  float* joined;  // [8, kTileRows, kTileColumns]
 };
 
-template <std::int32_t kRows, Products kProducts>
-HWY_INLINE void multiply_rows(const Operand& x, std::int32_t row, const Panel& w, Output y) {
-  for (std::int32_t c = 0; c < w.columns; c += kTileColumns) {
-    Tile<kRows> tile = zero_tile<kRows>();
-    multiply_tile<kRows, kProducts>(x.at(row), x.stride, w.data + c * w.stride, w.stride, w.depth, tile);
-    finish_tile<kRows>(tile, y, row, c);
+/// One tile of kMost rows, or fewer.
+template <std::int32_t kMost, class T>
+HWY_INLINE void multiply_tile(std::int32_t rows, const float* x, std::int64_t stride, const Strip& w, const Depth& depth, Output<T> y,
+                              std::int32_t count) {
+  if constexpr (kMost > 1) {
+    if (rows < kMost) {
+      return multiply_tile<kMost - 1>(rows, x, stride, w, depth, y, count);
+    }
   }
+  const TileSums sums = {depth.carry, depth.joined};
+  if (!depth.is_last) {
+    depth.is_first ? sum_tile<kMost, Begin::at_zero, End::to_carry>(x, stride, w, sums)
+                   : sum_tile<kMost, Begin::at_carry, End::to_carry>(x, stride, w, sums);
+    return;
+  }
+  depth.is_first ? sum_tile<kMost, Begin::at_zero, End::joined>(x, stride, w, sums)
+                 : sum_tile<kMost, Begin::at_carry, End::joined>(x, stride, w, sums);
+  finish_tile<kMost>(depth.joined, y, count);
 }
 
-/// y = x . panel^T for whole sums. y has room for one float beyond its last column.
-template <Products kProducts>
-HWY_NOINLINE void multiply_panel(const Operand& x, const Panel& w, Output y) {
+/// All rows of x times one strip; rows are shared out evenly over the tiles.
+template <class T>
+inline void multiply_strip(const Operand& x, const Strip& w, const Depth& depth, Output<T> y, std::int32_t count) {
+  const std::int32_t num_tiles = (x.rows + kTileRows - 1) / kTileRows;
+  const bool is_only = depth.is_first && depth.is_last;
   std::int32_t row = 0;
-  for (; row + kTileRows <= x.rows; row += kTileRows) {
-    multiply_rows<kTileRows, kProducts>(x, row, w, y);
-  }
-  for (; row < x.rows; ++row) {
-    multiply_rows<1, kProducts>(x, row, w, y);
-  }
-}
-
-template <std::int32_t kRows, Products kProducts>
-HWY_INLINE void carry_rows(const Operand& x, std::int32_t row, const Panel& w, float* carry) {
-  for (std::int32_t c = 0; c < w.columns; c += kTileColumns) {
-    Tile<kRows> tile;
-    const auto place = [&](std::int32_t r, std::int32_t i)
-                           HWY_ATTR { return carry + (static_cast<std::int64_t>(row + r) * w.columns + c + i) * kVirtualLanes; };
-    HWY_UNROLL(4)
-    for (std::int32_t r = 0; r < kRows; ++r) {
-      HWY_UNROLL(4)
-      for (std::int32_t i = 0; i < kTileColumns; ++i) {
-        tile.sum[r][i] = load16(place(r, i));
-      }
-    }
-    multiply_tile<kRows, kProducts>(x.at(row), x.stride, w.data + c * w.stride, w.stride, w.depth, tile);
-    HWY_UNROLL(4)
-    for (std::int32_t r = 0; r < kRows; ++r) {
-      HWY_UNROLL(4)
-      for (std::int32_t i = 0; i < kTileColumns; ++i) {
-        store16(tile.sum[r][i], place(r, i));
-      }
-    }
+  for (std::int32_t tile = 0; tile < num_tiles; ++tile) {
+    const std::int32_t rows = (x.rows - row + num_tiles - tile - 1) / (num_tiles - tile);
+    float* carry = depth.carry + (is_only ? 0 : static_cast<std::int64_t>(row) * kTileColumns * kVirtualLanes);
+    multiply_tile<kTileRows>(rows, x.at(row), x.stride, w, {depth.is_first, depth.is_last, carry, depth.joined},
+                             Output<T>{y.at(row, 0), y.stride}, count);
+    row += rows;
   }
 }
 
-/// carry[row, column, 16 lanes] += x . panel^T for a piece of the depth.
-template <Products kProducts>
-HWY_NOINLINE void carry_panel(const Operand& x, const Panel& w, float* carry) {
-  std::int32_t row = 0;
-  for (; row + kTileRows <= x.rows; row += kTileRows) {
-    carry_rows<kTileRows, kProducts>(x, row, w, carry);
-  }
-  for (; row < x.rows; ++row) {
-    carry_rows<1, kProducts>(x, row, w, carry);
-  }
-}
-
-inline void finish_carry(const float* carry, std::int32_t rows, std::int32_t columns, Output y) {
-  for (std::int32_t row = 0; row < rows; ++row) {
-    for (std::int32_t c = 0; c < columns; c += kTileColumns) {
-      const float* lanes = carry + (static_cast<std::int64_t>(row) * columns + c) * kVirtualLanes;
-      const F16 sum[kTileColumns] = {load16(lanes), load16(lanes + kVirtualLanes), load16(lanes + 2 * kVirtualLanes)};
-      finish_row(sum, y.at(row, c));
-    }
-  }
-}
-
-[[nodiscard]] constexpr std::int32_t panel_columns(std::int32_t depth) {
-  const std::int32_t columns = kPanelFloats / std::min(depth, kPanelDepth) / kTileColumns * kTileColumns;
-  return std::clamp(columns, kTileColumns, 48);
-}
-
-/// y[row, 0 .. columns) for columns [first, first + columns) of the weights. Weights::panel(first, count, k0, depth, buffer) gives a Panel;
-/// columns beyond the last are its business (any finite numbers). x.rows <= kRowBlock.
-template <Products kProducts, class Weights>
-HWY_NOINLINE void multiply_many(const Operand& x, const Weights& weights, Range columns, Output y, Scratch& scratch) {
-  const std::int32_t step = panel_columns(x.k);
-  float* buffer = scratch.take<float>(static_cast<std::int64_t>(step) * std::min(x.k, kPanelDepth));
-  float* carry = x.k > kPanelDepth ? scratch.take<float>(static_cast<std::int64_t>(kRowBlock) * step * kVirtualLanes) : nullptr;
-  const Output tile = {scratch.take<float>(kRowBlock * (step + 1)), step + 1};
-  for (std::int32_t c = columns.begin; c < columns.end; c += step) {
-    const std::int32_t count = std::min(step, columns.end - c);
-    const std::int32_t padded = (count + kTileColumns - 1) / kTileColumns * kTileColumns;
-    if (carry == nullptr) {
-      multiply_panel<kProducts>(x, weights.panel({c, c + count}, padded, {0, x.k}, buffer), tile);
-    } else {
-      std::fill_n(carry, static_cast<std::int64_t>(x.rows) * padded * kVirtualLanes, 0.0F);
-      for (std::int32_t k = 0; k < x.k; k += kPanelDepth) {
-        const Range depth = {k, std::min(k + kPanelDepth, x.k)};
-        const Operand piece = {x.data + k, x.stride, x.rows, depth.size()};
-        carry_panel<kProducts>(piece, weights.panel({c, c + count}, padded, depth, buffer), carry);
-      }
-      finish_carry(carry, x.rows, padded, tile);
-    }
-    for (std::int32_t row = 0; row < x.rows; ++row) {
-      std::copy_n(tile.at(row, 0), count, y.at(row, c - columns.begin));
+/// y[row, 0 .. columns.size()) for a range of columns of the weights.
+template <class T, class Weights>
+HWY_NOINLINE void multiply_many(const Operand& x, const Weights& weights, Range columns, Output<T> y, Scratch& scratch) {
+  float* buffer = scratch.take<float>(static_cast<std::int64_t>(std::min(x.k, kStripDepth)) * kTileColumns);
+  const std::int64_t carried = x.k > kStripDepth ? static_cast<std::int64_t>(x.rows) * kTileColumns * kVirtualLanes : 0;
+  float* carry = scratch.take<float>(carried);
+  float* joined = scratch.take<float>(kLanePairs * kTileRows * kTileColumns);
+  for (std::int32_t c = columns.begin; c < columns.end; c += kTileColumns) {
+    const Range strip = {c, std::min(c + kTileColumns, columns.end)};
+    for (std::int32_t k = 0; k < x.k; k += kStripDepth) {
+      const std::int32_t depth = std::min(kStripDepth, x.k - k);
+      const Operand piece = {x.data + k, x.stride, x.rows, depth};
+      const Depth place = {k == 0, k + depth == x.k, carry, joined};
+      multiply_strip(piece, fill_strip(weights, strip, k, depth / kPairGroup, buffer), place,
+                     Output<T>{y.at(0, c - columns.begin), y.stride}, strip.size());
     }
   }
 }
@@ -241,7 +245,7 @@ HWY_INLINE void multiply_few_step(const Operand& x, const Weights& weights, std:
   for (std::int32_t i = 0; i < 4; ++i) {
     sum[i] = zero16();
   }
-  for (std::int32_t k = 0; k < x.k; k += 2 * kVirtualLanes) {
+  for (std::int32_t k = 0; k < x.k; k += kPairGroup) {
     HWY_UNROLL(4)
     for (std::int32_t c = 0; c < kColumns; ++c) {
       const Pairs w = weights.pairs(column + c, k);
@@ -256,28 +260,30 @@ HWY_INLINE void multiply_few_step(const Operand& x, const Weights& weights, std:
   sum_lanes4(sum[0], sum[1], sum[2], sum[3], out);
 }
 
-template <std::int32_t kRows, class Weights>
-HWY_NOINLINE void multiply_few_rows(const Operand& x, const Weights& weights, Range columns, Output y) {
+template <std::int32_t kRows, class T, class Weights>
+HWY_NOINLINE void multiply_few_rows(const Operand& x, const Weights& weights, Range columns, Output<T> y) {
   constexpr std::int32_t kColumns = kRows == 1 ? 4 : (kRows == 2 ? 2 : 1);
   float out[4];
   std::int32_t column = columns.begin;
   for (; column + kColumns <= columns.end; column += kColumns) {
     multiply_few_step<kRows, kColumns>(x, weights, column, out);
     for (std::int32_t r = 0; r < kRows; ++r) {
-      std::copy_n(out + r * kColumns, kColumns, y.at(r, column - columns.begin));
+      for (std::int32_t c = 0; c < kColumns; ++c) {
+        put(out[r * kColumns + c], y.at(r, column - columns.begin + c));
+      }
     }
   }
   for (; column < columns.end; ++column) {
     multiply_few_step<kRows, 1>(x, weights, column, out);
     for (std::int32_t r = 0; r < kRows; ++r) {
-      *y.at(r, column - columns.begin) = out[r];
+      put(out[r], y.at(r, column - columns.begin));
     }
   }
 }
 
 /// As multiply_many for at most kFewRows rows.
-template <class Weights>
-inline void multiply_few(const Operand& x, const Weights& weights, Range columns, Output y) {
+template <class T, class Weights>
+inline void multiply_few(const Operand& x, const Weights& weights, Range columns, Output<T> y) {
   switch (x.rows) {
     case 1:
       return multiply_few_rows<1>(x, weights, columns, y);

@@ -1,22 +1,23 @@
-// Index scores and the list of the best compressed rows (docs/spec/model.md 5.4 "Index list"). Sixteen keys are scored at once: their packed
-// codes are transposed bytewise, lanes are keys. Sums of one 32-block are exact; blocks and heads are added in order.
+// Index scores and the list of the best compressed rows (docs/spec/model.md 5.4 "Index list"). Sixteen keys are scored at once: their
+// packed codes are transposed bytewise, lanes are keys. Sums of one 32-block are exact; blocks and heads are added in order.
 #include <limits>
 
 #include "backends/cpu/cache_rows.h"
 #include "backends/cpu/fast/kernels.h"
+#include "backends/cpu/fast/largest.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/fast/index_kernels.cpp"
 #include <hwy/foreach_target.h>
 
+#include "backends/cpu/fast/columns-inl.h"
 #include "backends/cpu/fast/math-inl.h"
 #include "backends/cpu/fast/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace deepinfer::cpu::HWY_NAMESPACE {
 
-inline constexpr float kNever = -std::numeric_limits<float>::infinity();  ///< score of a row that must not be chosen
-inline constexpr std::int32_t kQueryHeads = 4;                            ///< heads that share the loaded keys
+inline constexpr std::int32_t kQueryHeads = 4;  ///< heads that share the loaded keys
 
 // --- queries and keys ---------------------------------------------------------------------------------------------
 
@@ -85,41 +86,6 @@ inline KeyTile take_key_tile(const IndexSelectParams& p, Scratch& scratch) {
           scratch.take<float>(static_cast<std::int64_t>(p.index_dim) / kQ4IndexGroup * kKeyTile)};
 }
 
-/// 32 columns of sixteen keys, from 16 packed bytes each, to out[32, 16].
-inline void unpack_transposed(const std::uint8_t* const (&bytes)[kKeyTile], float* out) {
-#if HWY_TARGET == HWY_SCALAR
-  for (std::int32_t key = 0; key < kKeyTile; ++key) {
-    for (std::int32_t i = 0; i < kQ4IndexGroup; ++i) {
-      out[i * kKeyTile + key] = e2m1_to_float(nibble(bytes[key], i));
-    }
-  }
-#else
-  const D16Bytes d;
-  V16Bytes a[kKeyTile];
-  V16Bytes b[kKeyTile];
-  HWY_UNROLL(16)
-  for (std::int32_t key = 0; key < kKeyTile; ++key) {
-    a[key] = hn::LoadU(d, bytes[key]);
-  }
-  // Interleaving rows i and i + 8 four times transposes sixteen rows of sixteen bytes.
-  const auto interleave = [&](const V16Bytes(&from)[kKeyTile], V16Bytes(&to)[kKeyTile]) HWY_ATTR {
-    HWY_UNROLL(8)
-    for (std::int32_t i = 0; i < kKeyTile / 2; ++i) {
-      to[2 * i] = hn::InterleaveLower(d, from[i], from[i + kKeyTile / 2]);
-      to[2 * i + 1] = hn::InterleaveUpper(d, from[i], from[i + kKeyTile / 2]);
-    }
-  };
-  interleave(a, b);
-  interleave(b, a);
-  interleave(a, b);
-  interleave(b, a);
-  for (std::int32_t i = 0; i < kQ4IndexGroup / 2; ++i) {
-    store16(promote_high_bytes(half_high_bytes(hn::And(a[i], hn::Set(d, 15)))), out + 2 * i * kKeyTile);
-    store16(promote_high_bytes(half_high_bytes(hn::ShiftRight<4>(a[i]))), out + (2 * i + 1) * kKeyTile);
-  }
-#endif
-}
-
 /// Loads keys row(0) .. row(count - 1) of a chunk; lanes without a key repeat the first one.
 template <class Row>
 inline void load_keys(const IndexSelectParams& p, std::int64_t chunk, std::int32_t count, const Row& row, const KeyTile& tile) {
@@ -128,12 +94,13 @@ inline void load_keys(const IndexSelectParams& p, std::int64_t chunk, std::int32
     keys[i] = index_key(p, chunk, row(i < count ? i : 0));
   }
   for (std::int32_t group = 0; group < p.index_dim / kQ4IndexGroup; ++group) {
-    const std::uint8_t* bytes[kKeyTile];
+    UnitRows<std::uint8_t> bytes;
     for (std::int32_t i = 0; i < kKeyTile; ++i) {
-      bytes[i] = keys[i].codes + group * kQ4IndexGroup / 2;
+      bytes.at[i] = keys[i].codes + group * kQ4IndexGroup / 2;
       tile.scales[group * kKeyTile + i] = ue8m0_to_float(keys[i].scales[group]);
     }
-    unpack_transposed(bytes, tile.codes + group * kQ4IndexGroup * kKeyTile);
+    float* out = tile.codes + static_cast<std::int64_t>(group) * kQ4IndexGroup * kKeyTile;
+    e2m1_columns(bytes, [&](std::int32_t place, const F16& values) HWY_ATTR { store16(values, out + place * kKeyTile); });
   }
 }
 
@@ -184,69 +151,6 @@ HWY_NOINLINE void score_tile(const IndexSelectParams& p, const Query& query, con
 }
 
 // --- selection ----------------------------------------------------------------------------------------------------
-
-/// Order-preserving code of a score: larger scores, larger codes; equal for +0 and -0; NaN as the smallest finite number.
-[[nodiscard]] inline std::uint32_t rank_code(float score) {
-  const float value = std::isnan(score) ? std::numeric_limits<float>::lowest() : score + 0.0F;
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
-}
-
-inline constexpr std::uint32_t kNeverCode = 0x007FFFFFU;  // rank_code(kNever)
-
-/// The smallest code among the `count` largest, and how many of the codes equal to it belong to them. 0 < count <= num_codes.
-struct Threshold {
-  std::uint32_t code = 0;
-  std::int32_t ties = 0;
-};
-
-/// Digit by digit from the top: count the digits of the codes that still match, step into the digit that holds the count-th.
-inline Threshold find_threshold(const std::uint32_t* codes, std::int32_t num_codes, std::int32_t count, std::uint32_t* rest) {
-  std::copy_n(codes, num_codes, rest);
-  std::uint32_t prefix = 0;
-  for (std::int32_t shift = 24; shift >= 0; shift -= 8) {
-    std::int32_t histogram[256] = {};
-    for (std::int32_t i = 0; i < num_codes; ++i) {
-      ++histogram[rest[i] >> shift & 255U];
-    }
-    std::int32_t digit = 255;
-    for (; histogram[digit] < count; --digit) {
-      count -= histogram[digit];
-    }
-    prefix |= static_cast<std::uint32_t>(digit) << shift;
-    std::int32_t kept = 0;
-    for (std::int32_t i = 0; i < num_codes; ++i) {
-      const std::uint32_t code = rest[i];
-      rest[kept] = code;
-      kept += (code >> shift & 255U) == static_cast<std::uint32_t>(digit) ? 1 : 0;
-    }
-    num_codes = kept;
-  }
-  return {prefix, count};
-}
-
-/// Indices of the `count` largest codes, ties to the smaller index, ascending, padded with -1. `codes` may hold kNeverCode: never chosen.
-/// `rest` is room for num_codes codes.
-inline void pick_largest(const std::uint32_t* codes, std::int32_t num_codes, std::int32_t count, std::int32_t* out, std::uint32_t* rest) {
-  std::int32_t eligible = 0;
-  for (std::int32_t i = 0; i < num_codes; ++i) {
-    eligible += codes[i] > kNeverCode ? 1 : 0;
-  }
-  const std::int32_t chosen = std::min(count, eligible);
-  Threshold threshold = {kNeverCode, 0};
-  if (chosen > 0 && chosen < eligible) {
-    threshold = find_threshold(codes, num_codes, chosen, rest);
-  }
-  std::int32_t found = 0;
-  for (std::int32_t i = 0; i < num_codes && found < chosen; ++i) {
-    const bool tie = codes[i] == threshold.code && threshold.ties > 0;
-    if (codes[i] > threshold.code || tie) {
-      threshold.ties -= tie ? 1 : 0;
-      out[found++] = i;
-    }
-  }
-  std::fill(out + found, out + count, -1);
-}
 
 /// Room to choose among some number of rows.
 struct PickBuffers {

@@ -17,7 +17,7 @@ struct Range {
   [[nodiscard]] constexpr std::int32_t size() const { return end - begin; }
 };
 
-inline constexpr std::int32_t kRowBlock = 64;   ///< most rows of one task of a linear: they share decoded weights
+inline constexpr std::int32_t kRowBlock = 128;  ///< most rows of one task of a linear: they share decoded weights
 inline constexpr std::int32_t kHeadChunk = 16;  ///< heads that one attend task takes together
 inline constexpr std::int32_t kKeyTile = 16;    ///< index keys that are scored together
 
@@ -31,8 +31,19 @@ struct ExpertBatch {
   bf16* out = nullptr;                 // [pairs, hidden]
 };
 
-struct StreamKernels {
+/// Mixing coefficients of one sub-layer.
+[[nodiscard]] constexpr std::int32_t num_mixes(const MixParams& p) { return (2 + p.streams) * p.streams; }
+/// Partial sums of one row while its coefficients are made.
+[[nodiscard]] constexpr std::int64_t mix_sums_per_row(const MixParams& p) { return std::int64_t{8} * (num_mixes(p) + 1); }
+
+struct MixKernels {
   void (*mix)(const MixParams&, Range rows, Scratch&);
+  /// The two halves of mix, for few rows: sums [rows, mix_sums_per_row], zero before, of a range of coefficients; then the coefficients.
+  void (*sums)(const MixParams&, Range rows, Range coefficients, double* sums, Scratch&);
+  void (*finish)(const MixParams&, Range rows, const double* sums, Scratch&);
+};
+
+struct StreamKernels {
   void (*collapse_norm)(const CollapseNormParams&, Range rows, Scratch&);
   void (*expand)(const ExpandParams&, Range rows, Scratch&);
   void (*mean_streams)(const MeanStreamsParams&, Range rows, Scratch&);
@@ -77,6 +88,7 @@ struct IndexKernels {
 };
 
 struct Kernels {
+  MixKernels mix;
   StreamKernels streams;
   RowKernels rows;
   LinearKernels linear;
@@ -85,6 +97,7 @@ struct Kernels {
   IndexKernels index;
 };
 
+[[nodiscard]] MixKernels mix_kernels();
 [[nodiscard]] StreamKernels stream_kernels();
 [[nodiscard]] RowKernels row_kernels();
 [[nodiscard]] LinearKernels linear_kernels();
@@ -97,7 +110,7 @@ struct Kernels {
 
 /// The best kernels of this machine.
 [[nodiscard]] inline Kernels best_kernels() {
-  return {stream_kernels(), row_kernels(), linear_kernels(), moe_kernels(), attention_kernels(), index_kernels()};
+  return {mix_kernels(), stream_kernels(), row_kernels(), linear_kernels(), moe_kernels(), attention_kernels(), index_kernels()};
 }
 
 }  // namespace deepinfer::cpu

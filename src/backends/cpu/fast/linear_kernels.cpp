@@ -26,11 +26,9 @@ void linear_q8(const LinearQ8Params& p, Range rows, Range columns, Scratch& scra
     const std::int64_t source = static_cast<std::int64_t>(rows.begin + r) * p.groups + group;
     decode_q8_pairs(row_at(p.x.codes, source, p.k), row_at(p.x.scales, source, p.k / kQ8Group), p.k, row_at(x, r, p.k));
   }
-  const Output y = {scratch.take<float>(static_cast<std::int64_t>(rows.size()) * columns.size()), columns.size()};
-  multiply_quantised({x, p.k, rows.size(), p.k}, p.weight, columns, y, scratch);
-  for (std::int32_t r = 0; r < rows.size(); ++r) {
-    store_row_bf16(y.at(r, 0), columns.size(), row_at(p.y, rows.begin + r, p.groups * p.n) + columns.begin);
-  }
+  const std::int32_t width = p.groups * p.n;
+  multiply_quantised({x, p.k, rows.size(), p.k}, p.weight, columns, Output<bf16>{row_at(p.y, rows.begin, width) + columns.begin, width},
+                     scratch);
 }
 
 void linear_bf16(const LinearBf16Params& p, Range rows, Range columns, Scratch& scratch) {
@@ -47,13 +45,9 @@ void linear_bf16(const LinearBf16Params& p, Range rows, Range columns, Scratch& 
   const Bf16Weights weights(p.weight, p.k);
   const Operand operand = {x, k, rows.size(), k};
   if (p.y_f32 != nullptr) {
-    multiply_bf16(operand, weights, columns, {row_at(p.y_f32, rows.begin, p.n) + columns.begin, p.n}, scratch);
-    return;
-  }
-  const Output y = {scratch.take<float>(static_cast<std::int64_t>(rows.size()) * columns.size()), columns.size()};
-  multiply_bf16(operand, weights, columns, y, scratch);
-  for (std::int32_t r = 0; r < rows.size(); ++r) {
-    store_row_bf16(y.at(r, 0), columns.size(), row_at(p.y_bf16, rows.begin + r, p.n) + columns.begin);
+    multiply_bf16(operand, weights, columns, Output<float>{row_at(p.y_f32, rows.begin, p.n) + columns.begin, p.n}, scratch);
+  } else {
+    multiply_bf16(operand, weights, columns, Output<bf16>{row_at(p.y_bf16, rows.begin, p.n) + columns.begin, p.n}, scratch);
   }
 }
 
@@ -97,7 +91,7 @@ void route(const RouteParams& p, Range rows, Scratch& scratch) {
     }
     std::fill_n(row_at(scores, r, width), width, 0.0F);
   }
-  multiply_bf16({x, k, rows.size(), k}, Bf16Weights(p.weight, p.hidden), {0, p.num_experts}, {scores, width}, scratch);
+  multiply_bf16({x, k, rows.size(), k}, Bf16Weights(p.weight, p.hidden), {0, p.num_experts}, Output<float>{scores, width}, scratch);
   for (std::int32_t r = 0; r < rows.size(); ++r) {
     const std::int64_t row = rows.begin + r;
     float* score = row_at(scores, r, width);

@@ -35,8 +35,8 @@ void gate_up(const MoeParams& p, const ExpertBatch& batch, Range pairs, Range co
     decode_q8_pairs(row_at(p.x.codes, row, p.hidden), row_at(p.x.scales, row, p.hidden / kQ8Group), p.hidden, row_at(x, i, p.hidden));
   }
   const std::int64_t values = static_cast<std::int64_t>(pairs.size()) * columns.size();
-  const Output gate = {scratch.take<float>(values), columns.size()};
-  const Output up = {scratch.take<float>(values), columns.size()};
+  const Output<float> gate = {scratch.take<float>(values), columns.size()};
+  const Output<float> up = {scratch.take<float>(values), columns.size()};
   const Operand operand = {x, p.hidden, pairs.size(), p.hidden};
   multiply_quantised(operand, batch.weights->w1, columns, gate, scratch);
   multiply_quantised(operand, batch.weights->w3, columns, up, scratch);
@@ -59,11 +59,8 @@ void down(const MoeParams& p, const ExpertBatch& batch, Range pairs, Range colum
     const std::int64_t pair = pairs.begin + i;
     decode_q8_pairs(row_at(batch.act_codes, pair, k), row_at(batch.act_scales, pair, k / kQ8Group), k, row_at(x, i, k));
   }
-  const Output y = {scratch.take<float>(static_cast<std::int64_t>(pairs.size()) * columns.size()), columns.size()};
+  const Output<bf16> y = {row_at(batch.out, pairs.begin, p.hidden) + columns.begin, p.hidden};
   multiply_quantised({x, k, pairs.size(), k}, batch.weights->w2, columns, y, scratch);
-  for (std::int32_t i = 0; i < pairs.size(); ++i) {
-    store_row_bf16(y.at(i, 0), columns.size(), row_at(batch.out, pairs.begin + i, p.hidden) + columns.begin);
-  }
 }
 
 void combine(const MoeParams& p, const bf16* outputs, const std::int32_t* places, Range rows) {

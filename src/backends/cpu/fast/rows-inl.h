@@ -35,19 +35,16 @@ template <class T>
 HWY_INLINE void rms_norm_values(const T* x, const bf16* weight, std::int32_t width, float eps, float* values) {
   D8Sum squares;
   squares.clear();
-  for (std::int32_t i = 0; i < width; i += kVirtualDoubles) {
-    HWY_UNROLL(8)
-    for (std::int32_t part = 0; part < kDoubleParts; ++part) {
-      const VD value = load_double(x + i + part * kDoubles);
-      squares.part[part] = add_product(value, value, squares.part[part]);
-    }
-  }
+  add_squares(x, width, squares);
   const VD inverse = hn::Set(DD(), 1.0 / std::sqrt(squares.fold() / width + static_cast<double>(eps)));
-  for (std::int32_t i = 0; i < width; i += kDoubles) {
-    store(hn::Mul(hn::Mul(load_double(x + i), inverse), load_double(weight + i)), values + i);
-  }
   for (std::int32_t i = 0; i < width; i += kLanes) {
-    store(round_to_bf16(load(values + i)), values + i);
+    DoubleLanes y;
+    HWY_UNROLL(2)
+    for (std::int32_t half = 0; half < DoubleLanes::kHalves; ++half) {
+      const std::int32_t at = i + half * kDoubles;
+      y.half[half] = hn::Mul(hn::Mul(load_double(x + at), inverse), load_double(weight + at));
+    }
+    store(round_to_bf16(to_floats(y)), values + i);
   }
 }
 

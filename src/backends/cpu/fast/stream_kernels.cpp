@@ -13,173 +13,40 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepinfer::cpu::HWY_NAMESPACE {
 
-// --- mixing coefficients ------------------------------------------------------------------------------------------
-
-/// The Sinkhorn iteration on kDoubles matrices at once: entry (i, j) of all of them at comb[(i * streams + j) * kDoubles].
-class Sinkhorn {
- public:
-  Sinkhorn(double* comb, std::int32_t streams, double eps) : comb_(comb), streams_(streams), eps_(eps) {}
-
-  void run(std::int32_t iterations) {
-    for (std::int32_t i = 0; i < streams_; ++i) {
-      softmax_row(i);
-    }
-    for (std::int32_t iteration = 0; iteration < iterations; ++iteration) {
-      for (std::int32_t i = 0; i < streams_ && iteration > 0; ++i) {
-        normalise(at(i, 0), kDoubles);
-      }
-      for (std::int32_t j = 0; j < streams_; ++j) {
-        normalise(at(0, j), streams_ * kDoubles);
-      }
-    }
-  }
-
- private:
-  [[nodiscard]] HWY_INLINE double* at(std::int32_t i, std::int32_t j) const { return comb_ + (i * streams_ + j) * kDoubles; }
-
-  HWY_INLINE void softmax_row(std::int32_t i) {
-    for (std::int32_t lane = 0; lane < kDoubles; ++lane) {
-      double peak = at(i, 0)[lane];
-      for (std::int32_t j = 1; j < streams_; ++j) {
-        peak = std::fmax(peak, at(i, j)[lane]);
-      }
-      double sum = 0;
-      for (std::int32_t j = 0; j < streams_; ++j) {
-        at(i, j)[lane] = std::exp(at(i, j)[lane] - peak);
-        sum += at(i, j)[lane];
-      }
-      for (std::int32_t j = 0; j < streams_; ++j) {
-        at(i, j)[lane] = at(i, j)[lane] / sum + eps_;
-      }
-    }
-  }
-
-  /// Divides a row or a column, entries `stride` doubles apart, by its sum + eps.
-  HWY_INLINE void normalise(double* first, std::int32_t stride) const {
-    VD sum = hn::Set(DD(), eps_);
-    for (std::int32_t i = 0; i < streams_; ++i) {
-      sum = hn::Add(sum, load_double(first + i * stride));
-    }
-    const VD inverse = hn::Div(hn::Set(DD(), 1.0), sum);
-    for (std::int32_t i = 0; i < streams_; ++i) {
-      store(hn::Mul(load_double(first + i * stride), inverse), first + i * stride);
-    }
-  }
-
-  double* comb_;
-  std::int32_t streams_;
-  double eps_;
-};
-
-/// Coefficients of kDoubles rows from their logits: m[n * kDoubles + lane], overwritten by the coefficients.
-inline void mixing_coefficients(const MixParams& p, double* m) {
-  const std::int32_t streams = p.streams;
-  const double eps = static_cast<double>(p.mix_eps);
-  for (std::int32_t n = 0; n < (2 + streams) * streams; ++n) {
-    const std::int32_t kind = std::min(n / streams, 2);
-    for (std::int32_t lane = 0; lane < kDoubles; ++lane) {
-      double& value = m[n * kDoubles + lane];
-      value = value * static_cast<double>(p.scale[kind]) + static_cast<double>(p.base[n]);
-      if (kind < 2) {
-        const double sigmoid = 1.0 / (1.0 + std::exp(-value));
-        value = kind == 0 ? sigmoid + eps : 2.0 * sigmoid;
-      }
-    }
-  }
-  Sinkhorn(m + 2 * streams * kDoubles, streams, eps).run(p.sinkhorn_iterations);
-}
-
-/// logits[r][n] = (fn[n] . z[r]) / rms(z[r]) for the rows of z; two rows share the conversion of fn.
-HWY_INLINE void mixing_logits(const MixParams& p, const double* z, std::int32_t num_rows, double* logits) {
-  const std::int32_t k = p.streams * p.hidden;
-  const std::int32_t count = (2 + p.streams) * p.streams;
-  for (std::int32_t r = 0; r < num_rows; r += 2) {
-    const double* first = row_at(z, r, k);
-    const bool is_pair = r + 1 < num_rows;
-    for (std::int32_t n = 0; n < count; n += 2) {
-      const std::int32_t next = std::min(n + 1, count - 1);
-      const float* const columns[2] = {row_at(p.fn, n, k), row_at(p.fn, next, k)};
-      if (is_pair) {
-        double out[2][2];
-        dot_products<2, 2>({first, row_at(z, r + 1, k)}, columns, k, out);
-        row_at(logits, r + 1, count)[n] = out[1][0];
-        row_at(logits, r + 1, count)[next] = out[1][1];
-        row_at(logits, r, count)[n] = out[0][0];
-        row_at(logits, r, count)[next] = out[0][1];
-      } else {
-        double out[1][2];
-        dot_products<1, 2>({first}, columns, k, out);
-        row_at(logits, r, count)[n] = out[0][0];
-        row_at(logits, r, count)[next] = out[0][1];
-      }
-    }
-  }
-  for (std::int32_t r = 0; r < num_rows; ++r) {
-    D8Sum squares;
-    squares.clear();
-    for (std::int32_t i = 0; i < k; i += kVirtualDoubles) {
-      for (std::int32_t part = 0; part < kDoubleParts; ++part) {
-        const VD value = load_double(row_at(z, r, k) + i + part * kDoubles);
-        squares.part[part] = add_product(value, value, squares.part[part]);
-      }
-    }
-    const double inverse = 1.0 / std::sqrt(squares.fold() / k + static_cast<double>(p.norm_eps));
-    for (std::int32_t n = 0; n < count; ++n) {
-      row_at(logits, r, count)[n] *= inverse;
-    }
-  }
-}
-
-void mix(const MixParams& p, Range rows, Scratch& scratch) {
-  const std::int32_t k = p.streams * p.hidden;
-  const std::int32_t count = (2 + p.streams) * p.streams;
-  double* z = scratch.take<double>(static_cast<std::int64_t>(kDoubles) * k);
-  double* logits = scratch.take<double>(static_cast<std::int64_t>(kDoubles) * count);
-  double* m = scratch.take<double>(static_cast<std::int64_t>(count) * kDoubles);
-  for (std::int32_t first = rows.begin; first < rows.end; first += kDoubles) {
-    const std::int32_t num_rows = std::min(kDoubles, rows.end - first);
-    for (std::int32_t r = 0; r < num_rows; ++r) {
-      const bf16* h = row_at(p.h, first + r, k);
-      for (std::int32_t i = 0; i < k; i += kDoubles) {
-        store(load_double(h + i), row_at(z, r, k) + i);
-      }
-    }
-    mixing_logits(p, z, num_rows, logits);
-    for (std::int32_t n = 0; n < count; ++n) {
-      for (std::int32_t lane = 0; lane < kDoubles; ++lane) {  // lanes without a row repeat the last one
-        m[n * kDoubles + lane] = row_at(logits, std::min(lane, num_rows - 1), count)[n];
-      }
-    }
-    mixing_coefficients(p, m);
-    for (std::int32_t lane = 0; lane < num_rows; ++lane) {
-      const auto coefficient = [m, lane](std::int32_t n) { return static_cast<float>(m[n * kDoubles + lane]); };
-      for (std::int32_t n = 0; n < p.streams; ++n) {
-        row_at(p.pre, first + lane, p.streams)[n] = coefficient(n);
-        row_at(p.post, first + lane, p.streams)[n] = coefficient(p.streams + n);
-      }
-      for (std::int32_t n = 0; n < p.streams * p.streams; ++n) {
-        row_at(p.comb, first + lane, p.streams * p.streams)[n] = coefficient(2 * p.streams + n);
-      }
-    }
-  }
-}
-
 // --- collapse, expand, mean ---------------------------------------------------------------------------------------
+
+/// x = bf16(sum of pre[i] h[i]) as floats. kStreams 0: any number.
+template <std::int32_t kStreams>
+HWY_INLINE void collapse_row(const CollapseNormParams& p, std::int64_t r, float* x) {
+  const std::int32_t streams = kStreams > 0 ? kStreams : p.streams;
+  const bf16* h = row_at(p.h, r * streams, p.hidden);
+  const float* pre = row_at(p.pre, r, streams);
+  VD factors[kStreams > 0 ? kStreams : 1];
+  for (std::int32_t s = 0; s < kStreams; ++s) {
+    factors[s] = hn::Set(DD(), static_cast<double>(pre[s]));
+  }
+  for (std::int32_t c = 0; c < p.hidden; c += kLanes) {
+    DoubleLanes sum;
+    HWY_UNROLL(2)
+    for (std::int32_t half = 0; half < DoubleLanes::kHalves; ++half) {
+      sum.half[half] = hn::Zero(DD());
+      HWY_UNROLL(4)
+      for (std::int32_t s = 0; s < streams; ++s) {
+        const VD factor = kStreams > 0 ? factors[kStreams > 0 ? s : 0] : hn::Set(DD(), static_cast<double>(pre[s]));
+        sum.half[half] = add_product(factor, load_double(row_at(h, s, p.hidden) + c + half * kDoubles), sum.half[half]);
+      }
+    }
+    store(round_to_bf16(to_floats(sum)), x + c);
+  }
+}
 
 void collapse_norm(const CollapseNormParams& p, Range rows, Scratch& scratch) {
   float* x = scratch.take<float>(p.hidden);
   for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-    const bf16* h = row_at(p.h, r * p.streams, p.hidden);
-    const float* pre = row_at(p.pre, r, p.streams);
-    for (std::int32_t c = 0; c < p.hidden; c += kDoubles) {
-      VD sum = hn::Zero(DD());
-      for (std::int32_t s = 0; s < p.streams; ++s) {
-        sum = add_product(hn::Set(DD(), static_cast<double>(pre[s])), load_double(row_at(h, s, p.hidden) + c), sum);
-      }
-      store(sum, x + c);
-    }
-    for (std::int32_t c = 0; c < p.hidden; c += kLanes) {
-      store(round_to_bf16(load(x + c)), x + c);
+    if (p.streams == 4) {
+      collapse_row<4>(p, r, x);
+    } else {
+      collapse_row<0>(p, r, x);
     }
     if (p.x != nullptr) {
       store_values(x, p.hidden, row_at(p.x, r, p.hidden));
@@ -192,39 +59,76 @@ void collapse_norm(const CollapseNormParams& p, Range rows, Scratch& scratch) {
   }
 }
 
-/// One row; `old` holds the streams before, `sums` one stream. kStreams 0: any number.
-template <std::int32_t kStreams>
-HWY_INLINE void expand_row(const ExpandParams& p, std::int64_t r, const bf16* old, float* sums) {
-  const std::int32_t streams = kStreams > 0 ? kStreams : p.streams;
-  const float* comb = row_at(p.comb, r, streams * streams);
-  const float* post = row_at(p.post, r, streams);
-  const bf16* y = row_at(p.y, r, p.hidden);
-  for (std::int32_t k = 0; k < streams; ++k) {
-    for (std::int32_t c = 0; c < p.hidden; c += kDoubles) {
-      VD sum = hn::Mul(hn::Set(DD(), static_cast<double>(post[k])), load_double(y + c));
-      for (std::int32_t j = 0; j < streams; ++j) {
-        sum = add_product(hn::Set(DD(), static_cast<double>(comb[j * streams + k])), load_double(row_at(old, j, p.hidden) + c), sum);
+/// One row with four streams, in place: all streams of some columns are read before the first of them is written.
+/// factors: [4, 5, kDoubles], post and then comb of each new stream.
+HWY_INLINE void expand_four(const bf16* y, bf16* h, std::int32_t hidden, const double* factors) {
+  for (std::int32_t c = 0; c < hidden; c += kLanes) {
+    DoubleLanes in[5];
+    HWY_UNROLL(2)
+    for (std::int32_t half = 0; half < DoubleLanes::kHalves; ++half) {
+      const std::int32_t at = c + half * kDoubles;
+      in[0].half[half] = load_double(y + at);
+      HWY_UNROLL(4)
+      for (std::int32_t j = 0; j < 4; ++j) {
+        in[j + 1].half[half] = load_double(row_at(h, j, hidden) + at);
       }
-      store(sum, sums + c);
     }
-    bf16* h = row_at(p.h, r * streams + k, p.hidden);
+    HWY_UNROLL(4)
+    for (std::int32_t k = 0; k < 4; ++k) {
+      const double* own = factors + k * 5 * kDoubles;
+      DoubleLanes sum;
+      HWY_UNROLL(2)
+      for (std::int32_t half = 0; half < DoubleLanes::kHalves; ++half) {
+        sum.half[half] = hn::Mul(load_double(own), in[0].half[half]);
+        HWY_UNROLL(4)
+        for (std::int32_t j = 1; j < 5; ++j) {
+          sum.half[half] = add_product(load_double(own + j * kDoubles), in[j].half[half], sum.half[half]);
+        }
+      }
+      store(to_floats(sum), row_at(h, k, hidden) + c);
+    }
+  }
+}
+
+/// One row with any number of streams; `old` is room for all of them.
+HWY_INLINE void expand_any(const ExpandParams& p, std::int64_t r, bf16* old) {
+  const float* comb = row_at(p.comb, r, p.streams * p.streams);
+  const float* post = row_at(p.post, r, p.streams);
+  const bf16* y = row_at(p.y, r, p.hidden);
+  std::copy_n(row_at(p.h, r * p.streams, p.hidden), static_cast<std::int64_t>(p.streams) * p.hidden, old);
+  for (std::int32_t k = 0; k < p.streams; ++k) {
+    bf16* h = row_at(p.h, r * p.streams + k, p.hidden);
     for (std::int32_t c = 0; c < p.hidden; c += kLanes) {
-      store(load(sums + c), h + c);
+      DoubleLanes sum;
+      for (std::int32_t half = 0; half < DoubleLanes::kHalves; ++half) {
+        const std::int32_t at = c + half * kDoubles;
+        sum.half[half] = hn::Mul(hn::Set(DD(), static_cast<double>(post[k])), load_double(y + at));
+        for (std::int32_t j = 0; j < p.streams; ++j) {
+          const VD factor = hn::Set(DD(), static_cast<double>(comb[j * p.streams + k]));
+          sum.half[half] = add_product(factor, load_double(row_at(old, j, p.hidden) + at), sum.half[half]);
+        }
+      }
+      store(to_floats(sum), h + c);
     }
   }
 }
 
 void expand(const ExpandParams& p, Range rows, Scratch& scratch) {
-  const std::int64_t width = static_cast<std::int64_t>(p.streams) * p.hidden;
-  bf16* old = scratch.take<bf16>(width);
-  float* sums = scratch.take<float>(p.hidden);
+  HWY_ALIGN double factors[4 * 5 * kDoubles];
+  bf16* old = scratch.take<bf16>(static_cast<std::int64_t>(p.streams) * p.hidden);
   for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-    std::copy_n(row_at(p.h, r, width), width, old);
-    if (p.streams == 4) {
-      expand_row<4>(p, r, old, sums);
-    } else {
-      expand_row<0>(p, r, old, sums);
+    if (p.streams != 4) {
+      expand_any(p, r, old);
+      continue;
     }
+    for (std::int32_t k = 0; k < 4; ++k) {
+      double* own = factors + k * 5 * kDoubles;
+      store(hn::Set(DD(), static_cast<double>(row_at(p.post, r, 4)[k])), own);
+      for (std::int32_t j = 0; j < 4; ++j) {
+        store(hn::Set(DD(), static_cast<double>(row_at(p.comb, r, 16)[j * 4 + k])), own + (j + 1) * kDoubles);
+      }
+    }
+    expand_four(row_at(p.y, r, p.hidden), row_at(p.h, r * 4, p.hidden), p.hidden, factors);
   }
 }
 
@@ -295,7 +199,7 @@ void engram_gate(const EngramGateParams& p, Range rows, Scratch& scratch) {
   }
 }
 
-StreamKernels make_stream_kernels() { return {mix, collapse_norm, expand, mean_streams, engram_gate}; }
+StreamKernels make_stream_kernels() { return {collapse_norm, expand, mean_streams, engram_gate}; }
 
 }  // namespace deepinfer::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -12,22 +12,36 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepinfer::cpu::HWY_NAMESPACE {
 
-inline constexpr std::int32_t kPairGroup = 2 * kVirtualLanes;
-
-/// Fills a panel from decode(column, k), which gives 32 values; columns beyond the range are zero.
-template <class Decode>
-HWY_INLINE Panel fill_panel(Range columns, std::int32_t padded, Range depth, float* buffer, const Decode& decode) {
-  for (std::int32_t c = 0; c < padded; ++c) {
-    float* row = buffer + static_cast<std::int64_t>(c) * depth.size();
-    if (c >= columns.size()) {
-      std::fill_n(row, depth.size(), 0.0F);
-      continue;
-    }
-    for (std::int32_t k = depth.begin; k < depth.end; k += kPairGroup) {
-      store_pairs(decode(columns.begin + c, k), row + (k - depth.begin));
-    }
+/// Starts of the rows of a unit, `stride` elements apart; rows beyond the range repeat the first one.
+template <class T>
+HWY_INLINE UnitRows<T> unit_rows(const T* first, std::int64_t stride, std::int32_t count) {
+  UnitRows<T> out;
+  for (std::int32_t row = 0; row < kUnitRows; ++row) {
+    out.at[row] = first + (row < count ? row : 0) * stride;
   }
-  return {buffer, depth.size(), padded, depth.size()};
+  return out;
+}
+
+/// Calls write(place, values) with the values times one factor per row.
+template <class Write>
+HWY_INLINE auto scaled(const F16& factor, const Write& write) {
+  return [&factor, &write](std::int32_t place, F16 values) HWY_ATTR {
+    HWY_UNROLL(16)
+    for (std::int32_t part = 0; part < kParts; ++part) {
+      values.part[part] = hn::Mul(values.part[part], factor.part[part]);
+    }
+    write(place, values);
+  };
+}
+
+/// One number per row of a unit.
+template <class Value>
+HWY_INLINE F16 unit_values(std::int32_t count, const Value& value) {
+  HWY_ALIGN float out[kUnitRows];
+  for (std::int32_t row = 0; row < kUnitRows; ++row) {
+    out[row] = value(row < count ? row : 0);
+  }
+  return load16(out);
 }
 
 /// Rows of an FP8 weight, one scale per 32 x 32 block.
@@ -42,9 +56,11 @@ class Fp8Weights {
   [[nodiscard]] HWY_INLINE Pairs pairs(std::int32_t row, std::int32_t k) const {
     return e4m3_pairs(codes_ + static_cast<std::int64_t>(row) * k_ + k);
   }
-  [[nodiscard]] HWY_INLINE Panel panel(Range rows, std::int32_t padded, Range depth, float* buffer) const {
-    return fill_panel(rows, padded, depth, buffer,
-                      [&](std::int32_t row, std::int32_t k) HWY_ATTR { return scale_pairs(pairs(row, k), scale(row, k) * kHalfFactor); });
+  /// 32 values of at most sixteen rows from k on, with the scale.
+  template <class Write>
+  HWY_INLINE void columns(Range rows, std::int32_t k, const Write& write) const {
+    const F16 factor = unit_values(rows.size(), [&](std::int32_t row) { return scale(rows.begin + row, k) * kHalfFactor; });
+    e4m3_columns(unit_rows(codes_ + static_cast<std::int64_t>(rows.begin) * k_ + k, k_, rows.size()), scaled(factor, write));
   }
 
  private:
@@ -62,8 +78,12 @@ class Fp4Weights {
     const std::int64_t first = static_cast<std::int64_t>(row) * k_ + k;
     return scale_pairs(e2m1_pairs(codes_ + first / 2), ue8m0_to_float(scales_[first / kWeightBlock]));
   }
-  [[nodiscard]] HWY_INLINE Panel panel(Range rows, std::int32_t padded, Range depth, float* buffer) const {
-    return fill_panel(rows, padded, depth, buffer, [&](std::int32_t row, std::int32_t k) HWY_ATTR { return pairs(row, k); });
+  template <class Write>
+  HWY_INLINE void columns(Range rows, std::int32_t k, const Write& write) const {
+    const std::int64_t first = static_cast<std::int64_t>(rows.begin) * k_ + k;
+    const std::uint8_t* scales = scales_ + first / kWeightBlock;
+    const F16 factor = unit_values(rows.size(), [&](std::int32_t row) { return ue8m0_to_float(scales[row * (k_ / kWeightBlock)]); });
+    e2m1_columns(unit_rows(codes_ + first / 2, k_ / 2, rows.size()), scaled(factor, write));
   }
 
  private:
@@ -91,8 +111,18 @@ class Bf16Weights {
   [[nodiscard]] HWY_INLINE Pairs pairs(std::int32_t row, std::int32_t k) const {
     return bf16_pairs_within(data_ + static_cast<std::int64_t>(row) * k_, k, k_);
   }
-  [[nodiscard]] HWY_INLINE Panel panel(Range rows, std::int32_t padded, Range depth, float* buffer) const {
-    return fill_panel(rows, padded, depth, buffer, [&](std::int32_t row, std::int32_t k) HWY_ATTR { return pairs(row, k); });
+  template <class Write>
+  HWY_INLINE void columns(Range rows, std::int32_t k, const Write& write) const {
+    const UnitRows<bf16> unit = unit_rows(data_ + static_cast<std::int64_t>(rows.begin) * k_ + k, k_, rows.size());
+    if (k + kPairGroup <= k_) {
+      bf16_columns(unit, write);
+      return;
+    }
+    bf16 padded[kUnitRows * kPairGroup] = {};
+    for (std::int32_t row = 0; row < kUnitRows; ++row) {
+      std::copy_n(unit.at[row], k_ - k, padded + row * kPairGroup);
+    }
+    bf16_columns(unit_rows(padded, kPairGroup, kUnitRows), write);
   }
 
  private:
@@ -102,17 +132,19 @@ class Bf16Weights {
 
 [[nodiscard]] constexpr std::int32_t padded_width(std::int32_t k) { return (k + kPairGroup - 1) / kPairGroup * kPairGroup; }
 
-/// y = x . w^T for bf16 weights, x in pair order with k padded. y has room for the columns only.
-inline void multiply_bf16(const Operand& x, const Bf16Weights& weights, Range columns, Output y, Scratch& scratch) {
+/// y = x . w^T for bf16 weights, x in pair order with k padded.
+template <class T>
+inline void multiply_bf16(const Operand& x, const Bf16Weights& weights, Range columns, Output<T> y, Scratch& scratch) {
   if (x.rows <= kFewRows) {
     multiply_few(x, weights, columns, y);
   } else {
-    multiply_many<Products::exact>(x, weights, columns, y, scratch);
+    multiply_many(x, weights, columns, y, scratch);
   }
 }
 
 /// Few rows of FP8: the scale of a 32 x 32 block goes to the activations, once for its 32 columns.
-inline void multiply_fp8_few(const Operand& x, const Fp8Weights& weights, Range columns, Output y, Scratch& scratch) {
+template <class T>
+inline void multiply_fp8_few(const Operand& x, const Fp8Weights& weights, Range columns, Output<T> y, Scratch& scratch) {
   float* scaled = scratch.take<float>(static_cast<std::int64_t>(x.rows) * x.k);
   for (std::int32_t c = columns.begin; c < columns.end;) {
     const std::int32_t end = std::min(columns.end, (c / kWeightBlock + 1) * kWeightBlock);
@@ -122,38 +154,28 @@ inline void multiply_fp8_few(const Operand& x, const Fp8Weights& weights, Range 
         store_pairs(scale_pairs(v, weights.scale(c, k) * kHalfFactor), scaled + static_cast<std::int64_t>(row) * x.k + k);
       }
     }
-    multiply_few({scaled, x.k, x.rows, x.k}, weights, {c, end}, {y.at(0, c - columns.begin), y.stride});
+    multiply_few({scaled, x.k, x.rows, x.k}, weights, {c, end}, Output<T>{y.at(0, c - columns.begin), y.stride});
     c = end;
   }
 }
 
-/// y = x . w^T for quantised weights, x in pair order. At most kRowBlock rows; y has room for the columns only.
-inline void multiply_quantised(const Operand& x, const QuantWeight& weight, Range columns, Output y, Scratch& scratch) {
+/// y = x . w^T for quantised weights, x in pair order.
+template <class T>
+inline void multiply_quantised(const Operand& x, const QuantWeight& weight, Range columns, Output<T> y, Scratch& scratch) {
   if (weight.format == WeightFormat::fp8) {
     const Fp8Weights weights(weight, x.k);
     if (x.rows <= kFewRows) {
       multiply_fp8_few(x, weights, columns, y, scratch);
     } else {
-      multiply_many<Products::exact>(x, weights, columns, y, scratch);
+      multiply_many(x, weights, columns, y, scratch);
     }
   } else {
     const Fp4Weights weights(weight, x.k);
     if (x.rows <= kFewRows) {
       multiply_few(x, weights, columns, y);
     } else {
-      multiply_many<Products::exact>(x, weights, columns, y, scratch);
+      multiply_many(x, weights, columns, y, scratch);
     }
-  }
-}
-
-/// Stores fp32 results as bf16; any count.
-inline void store_row_bf16(const float* values, std::int32_t count, bf16* out) {
-  std::int32_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    store(load(values + i), out + i);
-  }
-  for (; i < count; ++i) {
-    out[i] = to_bf16(values[i]);
   }
 }
 

@@ -1,0 +1,241 @@
+// Mixing coefficients of the residual streams (docs/spec/model.md 5.3): sums over all streams, sigmoids, Sinkhorn iteration.
+#include "backends/cpu/fast/kernels.h"
+#include "backends/cpu/rows.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/fast/mix_kernels.cpp"
+#include <hwy/foreach_target.h>
+
+#include "backends/cpu/fast/doubles-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace deepinfer::cpu::HWY_NAMESPACE {
+
+/// The Sinkhorn iteration on kDoubles matrices at once: entry (i, j) of all of them at comb[(i * streams + j) * kDoubles].
+class Sinkhorn {
+ public:
+  Sinkhorn(double* comb, std::int32_t streams, double eps) : comb_(comb), streams_(streams), eps_(eps) {}
+
+  void run(std::int32_t iterations) {
+    for (std::int32_t i = 0; i < streams_; ++i) {
+      softmax_row(i);
+    }
+    for (std::int32_t iteration = 0; iteration < iterations; ++iteration) {
+      for (std::int32_t i = 0; i < streams_ && iteration > 0; ++i) {
+        normalise(at(i, 0), kDoubles);
+      }
+      for (std::int32_t j = 0; j < streams_; ++j) {
+        normalise(at(0, j), streams_ * kDoubles);
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] HWY_INLINE double* at(std::int32_t i, std::int32_t j) const { return comb_ + (i * streams_ + j) * kDoubles; }
+
+  HWY_INLINE void softmax_row(std::int32_t i) {
+    for (std::int32_t lane = 0; lane < kDoubles; ++lane) {
+      double peak = at(i, 0)[lane];
+      for (std::int32_t j = 1; j < streams_; ++j) {
+        peak = std::fmax(peak, at(i, j)[lane]);
+      }
+      double sum = 0;
+      for (std::int32_t j = 0; j < streams_; ++j) {
+        at(i, j)[lane] = std::exp(at(i, j)[lane] - peak);
+        sum += at(i, j)[lane];
+      }
+      for (std::int32_t j = 0; j < streams_; ++j) {
+        at(i, j)[lane] = at(i, j)[lane] / sum + eps_;
+      }
+    }
+  }
+
+  /// Divides a row or a column, entries `stride` doubles apart, by its sum + eps.
+  HWY_INLINE void normalise(double* first, std::int32_t stride) const {
+    VD sum = hn::Set(DD(), eps_);
+    for (std::int32_t i = 0; i < streams_; ++i) {
+      sum = hn::Add(sum, load_double(first + i * stride));
+    }
+    const VD inverse = hn::Div(hn::Set(DD(), 1.0), sum);
+    for (std::int32_t i = 0; i < streams_; ++i) {
+      store(hn::Mul(load_double(first + i * stride), inverse), first + i * stride);
+    }
+  }
+
+  double* comb_;
+  std::int32_t streams_;
+  double eps_;
+};
+
+/// Coefficients of kDoubles rows from their logits: m[n * kDoubles + lane], overwritten by the coefficients.
+inline void mixing_coefficients(const MixParams& p, double* m) {
+  const std::int32_t streams = p.streams;
+  const double eps = static_cast<double>(p.mix_eps);
+  for (std::int32_t n = 0; n < num_mixes(p); ++n) {
+    const std::int32_t kind = std::min(n / streams, 2);
+    for (std::int32_t lane = 0; lane < kDoubles; ++lane) {
+      double& value = m[n * kDoubles + lane];
+      value = value * static_cast<double>(p.scale[kind]) + static_cast<double>(p.base[n]);
+      if (kind < 2) {
+        const double sigmoid = 1.0 / (1.0 + std::exp(-value));
+        value = kind == 0 ? sigmoid + eps : 2.0 * sigmoid;
+      }
+    }
+  }
+  Sinkhorn(m + 2 * streams * kDoubles, streams, eps).run(p.sinkhorn_iterations);
+}
+
+inline constexpr std::int32_t kMixDepth = 256;  ///< values of k taken together: 24 rows of fn stay in the first cache
+inline constexpr std::int32_t kMixColumns = 3;  ///< rows of fn that share a row of h
+
+/// Sums over k of the rows of a task: lanes[row][n] for fn[n] . h[row], the last n for h[row] . h[row]; eight lanes each.
+struct MixSums {
+  double* lanes;
+  std::int32_t count;  // rows of fn
+
+  [[nodiscard]] double* at(std::int32_t row, std::int32_t n) const {
+    return lanes + (static_cast<std::int64_t>(row) * (count + 1) + n) * kVirtualDoubles;
+  }
+};
+
+/// Some values of two rows of h, widened: [2, kMixDepth].
+struct MixRows {
+  double* data;
+  std::int32_t first;  // row of the sums
+};
+
+/// Some values of all rows of fn, `stride` apart.
+struct MixColumns {
+  const float* fn;
+  std::int64_t stride;
+  std::int32_t width;
+};
+
+template <std::int32_t kRows, std::int32_t kColumns>
+HWY_INLINE void add_mix_tile(const MixRows& z, const MixColumns& columns, const MixSums& sums, std::int32_t n) {
+  D8Sum tile[kRows][kColumns];
+  HWY_UNROLL(4)
+  for (std::int32_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(4)
+    for (std::int32_t c = 0; c < kColumns; ++c) {
+      tile[r][c].load(sums.at(z.first + r, n + c));
+    }
+  }
+  add_dot_products<kRows, kColumns>(z.data, kMixDepth, columns.fn + n * columns.stride, columns.stride, columns.width, tile);
+  HWY_UNROLL(4)
+  for (std::int32_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(4)
+    for (std::int32_t c = 0; c < kColumns; ++c) {
+      tile[r][c].save(sums.at(z.first + r, n + c));
+    }
+  }
+}
+
+/// Adds the products of kRows rows with a range of rows of fn.
+template <std::int32_t kRows>
+HWY_NOINLINE void add_mix_rows(const MixRows& z, const MixColumns& columns, Range chosen, const MixSums& sums) {
+  std::int32_t n = chosen.begin;
+  for (; n + kMixColumns <= chosen.end; n += kMixColumns) {
+    add_mix_tile<kRows, kMixColumns>(z, columns, sums, n);
+  }
+  for (; n < chosen.end; ++n) {
+    add_mix_tile<kRows, 1>(z, columns, sums, n);
+  }
+}
+
+/// Widens `width` values of one row and adds their squares.
+HWY_INLINE void widen_mix_row(const bf16* h, std::int32_t width, double* z, double* squares) {
+  D8Sum sum;
+  sum.load(squares);
+  for (std::int32_t i = 0; i < width; i += kVirtualDoubles) {
+    HWY_UNROLL(8)
+    for (std::int32_t part = 0; part < kDoubleParts; ++part) {
+      const VD value = load_double(h + i + part * kDoubles);
+      store(value, z + i + part * kDoubles);
+      sum.part[part] = add_product(value, value, sum.part[part]);
+    }
+  }
+  sum.save(squares);
+}
+
+/// Fills the sums of the rows for a range of rows of fn, kMixDepth values of k at a time; two rows share the loads of fn.
+/// The squares come with the range that begins at 0.
+inline void add_mix_products(const MixParams& p, Range rows, Range chosen, const MixSums& sums, Scratch& scratch) {
+  const std::int32_t k = p.streams * p.hidden;
+  double* z = scratch.take<double>(2 * kMixDepth);
+  HWY_ALIGN double unused[kVirtualDoubles] = {};
+  for (std::int32_t at = 0; at < k; at += kMixDepth) {
+    const MixColumns columns = {p.fn + at, k, std::min(kMixDepth, k - at)};
+    for (std::int32_t r = 0; r < rows.size(); r += 2) {
+      const std::int32_t together = std::min(2, rows.size() - r);
+      for (std::int32_t i = 0; i < together; ++i) {
+        double* squares = chosen.begin == 0 ? sums.at(r + i, sums.count) : unused;
+        widen_mix_row(row_at(p.h, rows.begin + r + i, k) + at, columns.width, z + i * kMixDepth, squares);
+      }
+      if (together == 2) {
+        add_mix_rows<2>({z, r}, columns, chosen, sums);
+      } else {
+        add_mix_rows<1>({z, r}, columns, chosen, sums);
+      }
+    }
+  }
+}
+
+/// Coefficients of kDoubles rows, or fewer, from their sums.
+inline void finish_mix(const MixParams& p, Range rows, std::int32_t first, const MixSums& sums, double* m) {
+  const std::int32_t k = p.streams * p.hidden;
+  const std::int32_t num_rows = std::min(kDoubles, rows.size() - first);
+  for (std::int32_t lane = 0; lane < kDoubles; ++lane) {  // lanes without a row repeat the last one
+    const std::int32_t row = first + std::min(lane, num_rows - 1);
+    D8Sum sum;
+    sum.load(sums.at(row, sums.count));
+    const double inverse = 1.0 / std::sqrt(sum.fold() / k + static_cast<double>(p.norm_eps));
+    for (std::int32_t n = 0; n < sums.count; ++n) {
+      sum.load(sums.at(row, n));
+      m[n * kDoubles + lane] = sum.fold() * inverse;
+    }
+  }
+  mixing_coefficients(p, m);
+  for (std::int32_t lane = 0; lane < num_rows; ++lane) {
+    const auto coefficient = [m, lane](std::int32_t n) { return static_cast<float>(m[n * kDoubles + lane]); };
+    const std::int32_t row = rows.begin + first + lane;
+    for (std::int32_t n = 0; n < p.streams; ++n) {
+      row_at(p.pre, row, p.streams)[n] = coefficient(n);
+      row_at(p.post, row, p.streams)[n] = coefficient(p.streams + n);
+    }
+    for (std::int32_t n = 0; n < p.streams * p.streams; ++n) {
+      row_at(p.comb, row, p.streams * p.streams)[n] = coefficient(2 * p.streams + n);
+    }
+  }
+}
+
+void mix_sums(const MixParams& p, Range rows, Range chosen, double* sums, Scratch& scratch) {
+  add_mix_products(p, rows, chosen, {sums, num_mixes(p)}, scratch);
+}
+
+void mix_finish(const MixParams& p, Range rows, const double* sums, Scratch& scratch) {
+  double* m = scratch.take<double>(static_cast<std::int64_t>(num_mixes(p)) * kDoubles);
+  for (std::int32_t first = 0; first < rows.size(); first += kDoubles) {
+    finish_mix(p, rows, first, {const_cast<double*>(sums), num_mixes(p)}, m);
+  }
+}
+
+void mix(const MixParams& p, Range rows, Scratch& scratch) {
+  const std::int64_t num_sums = rows.size() * mix_sums_per_row(p);
+  double* sums = scratch.take<double>(num_sums);
+  std::fill_n(sums, num_sums, 0.0);
+  mix_sums(p, rows, {0, num_mixes(p)}, sums, scratch);
+  mix_finish(p, rows, sums, scratch);
+}
+
+MixKernels make_mix_kernels() { return {mix, mix_sums, mix_finish}; }
+
+}  // namespace deepinfer::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace deepinfer::cpu {
+HWY_EXPORT(make_mix_kernels);
+MixKernels mix_kernels() { return HWY_DYNAMIC_DISPATCH(make_mix_kernels)(); }
+}  // namespace deepinfer::cpu
+#endif
