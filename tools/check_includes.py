@@ -37,11 +37,15 @@ ROOMS: dict[str, set[str]] = {
     "apps": set(),  # everything
 }
 
-# Vendor header prefix -> rooms that may include it (docs/dependencies.md). Headers without a slash or a listed prefix are the standard library's.
+# Vendor header or prefix -> rooms that may include it (docs/dependencies.md). Headers without a slash or a listed prefix are the standard library's.
 VENDORS: dict[str, set[str]] = {
     "boost/": {"server"},
     "unicode/": {"tokenizer", "grammar"},
     "hwy/": {"backends"},
+    "jerror.h": {"recipe"},
+    "jpeglib.h": {"recipe"},
+    "png.h": {"recipe"},
+    "webp/": {"recipe"},
     "CLI/": {"apps"},
     "fmt/": {"apps"},
     "spdlog/": {"apps"},

@@ -14,7 +14,7 @@ struct ParsingOptions {
   bool starts_in_tool_calls = false;  ///< the prompt has opened the calls block; wins over the thinking stage
   bool parse_json_output = false;     ///< JSON mode: text around the JSON value becomes blanks
   ThinkingStage thinking_initial_stage = ThinkingStage::none;
-  std::vector<std::string> stop_sequences;
+  std::vector<std::string> stop_sequences = {};
 
   friend bool operator==(const ParsingOptions&, const ParsingOptions&) = default;
 };

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "recipe/base64.h"
 #include "recipe/convert.h"
+#include "recipe/image_probe.h"
 #include "recipe/probe_values.h"
 #include "recipe/render.h"
 #include "recipe/stream_probe.h"
@@ -219,6 +220,9 @@ Outcome run_operation(const ProbeContext& context, const Value& line) {
   }
   if (*name->as_string() == "stream") {
     return stream_operation(context, line);
+  }
+  if (*name->as_string() == "image") {
+    return run_image_probe(line);
   }
   return bad_line("unknown operation `" + *name->as_string() + "`");
 }

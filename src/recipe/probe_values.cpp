@@ -303,6 +303,22 @@ SpecialTokens read_special_tokens(const Value* options) {
 
 Result<Conversation> read_conversation(const Value& value) { return read_copy(value, read_members); }
 
+Result<std::vector<ImageSource>> read_image_sources(const Value& value) {
+  return read_copy(value, [](Reader reader) { return reader.list(read_image); });
+}
+
+std::optional<ImageDetail> read_image_detail(const Value* value) {
+  if (value == nullptr) {
+    return ImageDetail::high;
+  }
+  for (const Choice<ImageDetail>& detail : kDetails) {
+    if (*value == Value(detail.name)) {
+      return detail.value;
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<ModelVersion> read_version(const Value& value) {
   const std::string* name = value.as_string();
   for (const Choice<ModelVersion>& version : kVersions) {

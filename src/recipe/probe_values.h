@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -18,6 +19,10 @@ namespace deepinfer::recipe {
 /// A `conversation` of a render line. Error (invalid_argument): contradictory or malformed settings.
 [[nodiscard]] Result<Conversation> read_conversation(const json::Value& value);
 [[nodiscard]] std::optional<ModelVersion> read_version(const json::Value& value);
+/// Images as in a conversation. Error (invalid_argument): malformed ones.
+[[nodiscard]] Result<std::vector<ImageSource>> read_image_sources(const json::Value& value);
+/// `high` when absent; nullopt for another value.
+[[nodiscard]] std::optional<ImageDetail> read_image_detail(const json::Value* value);
 
 [[nodiscard]] std::string_view name_of(ModelVersion version);
 [[nodiscard]] json::Value to_json(const Conversation& conversation);

@@ -136,11 +136,11 @@ std::expected<ConvertedRequest, RequestError> convert_responses(ResponsesBody bo
   const ReasoningRule rule{
       .behaviour = options.missing_reasoning, .has_tools = !functions.declarations().empty(), .field = "reasoning_text"};
   if (verdict) verdict = settle_reasoning(conversation, rule);
+  if (verdict) verdict = apply_tools(body, std::move(functions).take(), conversation);
   const bool is_json_object = body.format && body.format->kind == ResponsesFormat::Kind::json_object;
   if (verdict && is_json_object && !any_content_mentions_json(conversation)) {
     verdict = reject("Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'.");
   }
-  if (verdict) verdict = apply_tools(body, std::move(functions).take(), conversation);
   std::optional<json::Value> constraint_schema;
   if (verdict) verdict = assign(constraint_schema, apply_format(body, conversation));
   const bool has_format = body.format && body.format->kind != ResponsesFormat::Kind::text;

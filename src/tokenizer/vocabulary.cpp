@@ -17,10 +17,8 @@ Vocabulary::Vocabulary(const std::vector<std::string>& spellings, const std::vec
     // A spelling with a character outside the alphabet stands for itself (recipe.md section 1, decoding).
     const std::optional<std::string> decoded = bytes_of_spelling(spellings[id]);
     const std::string& bytes = decoded ? *decoded : spellings[id];
-    std::uint8_t flags = is_special[id] ? kSpecial : 0;
-    flags |= decoded ? 0 : kVerbatim;
-    flags |= utf8::is_valid(bytes) ? 0 : kFragment;
-    flags_.push_back(flags);
+    const int flags = (is_special[id] ? kSpecial : 0) | (decoded ? 0 : kVerbatim) | (utf8::is_valid(bytes) ? 0 : kFragment);
+    flags_.push_back(static_cast<std::uint8_t>(flags));
     arena_ += bytes;
     offsets_.push_back(static_cast<std::uint32_t>(arena_.size()));
   }
