@@ -10,12 +10,10 @@
 namespace deepinfer::engine {
 namespace {
 
-/// Engram hashes n-grams of at most four tokens, so a chunk is told the three before it (model.h).
-constexpr std::int32_t kNumPreviousTokens = 3;
-
-model::Chunk make_chunk(const scheduler::PlannedChunk& planned, std::span<const TokenId> tokens) {
+/// The chunk and up to `lookback` tokens before it.
+model::Chunk make_chunk(const scheduler::PlannedChunk& planned, std::span<const TokenId> tokens, std::int32_t lookback) {
   const auto first = static_cast<std::size_t>(planned.first_position);
-  const auto num_previous = static_cast<std::size_t>(std::min(planned.first_position, kNumPreviousTokens));
+  const auto num_previous = static_cast<std::size_t>(std::min(planned.first_position, lookback));
   return {.slot = planned.slot,
           .blocks = planned.blocks,
           .first_position = planned.first_position,
@@ -104,7 +102,7 @@ void Engine::run(const scheduler::StepPlan& plan) {
   std::int32_t num_rows = 0;
   for (const scheduler::PlannedChunk& planned : plan.chunks) {
     LiveRequest& live = live_.at(planned.request);
-    chunks_.push_back(make_chunk(planned, live.tokens()));
+    chunks_.push_back(make_chunk(planned, live.tokens(), parts_.num_previous_tokens));
     chunk_owners_.push_back(&live);
     num_rows += planned.num_logit_rows;
   }

@@ -36,7 +36,8 @@ struct EngineParts {
   TokenBytes token_bytes;
   std::int32_t vocab_size = 0;
   TokenId eos;
-  kvcache::CacheGeometry geometry;                                       ///< as the model allocated it
+  std::int32_t num_previous_tokens = 0;  ///< that the model wants to be told before a chunk (DeepseekV41::num_previous_tokens)
+  kvcache::CacheGeometry geometry;       ///< as the model allocated it
   std::unique_ptr<const Clock> clock = std::make_unique<SteadyClock>();  ///< for EngineStats::last_progress only
 };
 

@@ -135,6 +135,7 @@ std::unique_ptr<Engine> make_engine(std::unique_ptr<model::DeepseekV41> model, c
                     .token_bytes = [tokenizer](TokenId id) { return tokenizer.bytes(id); },
                     .vocab_size = config.vocab_size,
                     .eos = {config.eos_token_id},
+                    .num_previous_tokens = model->num_previous_tokens(),
                     .geometry = {.positions_per_block = kBlockPositions, .num_blocks = sizes.num_blocks, .num_slots = sizes.num_slots}};
   parts.forward = [owned = std::move(model)](std::span<const model::Chunk> chunks) { return owned->forward(chunks); };
   return std::make_unique<Engine>(std::move(parts), options);

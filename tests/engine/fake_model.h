@@ -19,6 +19,7 @@ namespace deepinfer::test {
 class FakeModel {
  public:
   static constexpr std::int32_t kRing = 3;  // rows of a slot
+  static constexpr std::int32_t kLookback = 3;
   static constexpr std::int32_t kNoToken = -1;
 
   FakeModel(kvcache::CacheGeometry geometry, std::int32_t vocab_size)
@@ -69,7 +70,7 @@ class FakeModel {
     check(chunk.slot.value > 0, "the padding slot is not used");
     const auto num_tokens = static_cast<std::int32_t>(chunk.tokens.size());
     const auto num_previous = static_cast<std::int32_t>(chunk.previous.size());
-    check(num_previous >= std::min(3, chunk.first_position), "a chunk is told the three tokens before it");
+    check(num_previous >= std::min(kLookback, chunk.first_position), "a chunk is told the tokens before it");
     for (std::int32_t i = 0; i < num_tokens; ++i) {
       const std::int32_t position = chunk.first_position + i;
       row(chunk, position) = chunk.tokens[static_cast<std::size_t>(i)].value;
@@ -79,7 +80,7 @@ class FakeModel {
         hash = mix(hash, static_cast<std::uint64_t>(row(chunk, p)));
         bad = bad || row(chunk, p) == bad_token.value;
       }
-      for (std::int32_t back = 1; back <= std::min(3, position); ++back) {
+      for (std::int32_t back = 1; back <= std::min(kLookback, position); ++back) {
         const std::int32_t place = i - back;
         const TokenId before =
             place >= 0 ? chunk.tokens[static_cast<std::size_t>(place)] : chunk.previous[static_cast<std::size_t>(num_previous + place)];

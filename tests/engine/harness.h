@@ -69,6 +69,7 @@ inline engine::EngineParts fake_parts(FakeModel& model, kvcache::CacheGeometry g
                             .token_bytes = fake_bytes,
                             .vocab_size = kVocab,
                             .eos = kEos,
+                            .num_previous_tokens = FakeModel::kLookback,
                             .geometry = geometry};
   return parts;
 }

@@ -106,6 +106,12 @@ TEST(Load, NamesTheArchitectureThatIsUnknown) {
   expect_error(load_error(scratch.path()), ErrorKind::unsupported, "OtherForCausalLM");
 }
 
+TEST(Load, RefusesCompressedRowsInAFormatThatIsNotThere) {
+  const ScratchCheckpoint scratch("mxfp8_rows");
+  scratch.replace_in("config.json", "\"text_config\": {", "\"text_config\": {\"use_fp4_sparse_kv\": false,");
+  expect_error(load_error(scratch.path()), ErrorKind::unsupported, "use_fp4_sparse_kv is false");
+}
+
 TEST(Load, NamesTheShardThatIsNotThere) {
   const ScratchCheckpoint scratch("no_shard");
   fs::remove(scratch.path() / "model-00002-of-00003.safetensors");

@@ -19,8 +19,8 @@ struct RealEngine {
   std::unique_ptr<Device> device;
   engine::LoadedEngine loaded;
 
-  static RealEngine load(const fs::path& directory, const engine::EngineOptions& options) {
-    std::unique_ptr<Device> device = cpu::make_device({});
+  static RealEngine load(const fs::path& directory, const engine::EngineOptions& options, std::int32_t num_threads = 0) {
+    std::unique_ptr<Device> device = cpu::make_device({.num_threads = num_threads});
     auto loaded = engine::load_engine(directory, options, *device);
     check(loaded.has_value(), "the model loads");
     return {.device = std::move(device), .loaded = std::move(*loaded)};
@@ -109,6 +109,56 @@ TEST_P(RealModelLaw, PreemptedAndResumedIsUninterrupted) {
   for (const auto& [request, reply] : requests) {
     EXPECT_EQ(reply->tokens, tokens_alone(GetParam(), request));
   }
+}
+
+TEST_P(RealModelLaw, AnyNumberOfThreadsGivesTheSameTokens) {
+  std::mt19937_64 random(24);
+  std::vector<engine::GenerationRequest> requests;
+  for (int i = 0; i < 4; ++i) {
+    requests.push_back(request_of(random, 1 + random() % 60, 5));
+  }
+  std::vector<std::vector<TokenId>> want;
+  for (const std::int32_t num_threads : {1, 2, 5}) {
+    RealEngine engine = RealEngine::load(GetParam(), {.max_requests = 4, .max_batched_tokens = 64, .max_model_len = 256}, num_threads);
+    std::vector<std::shared_ptr<Reply>> replies;
+    for (const engine::GenerationRequest& request : requests) {
+      replies.push_back(engine.submit(request));
+    }
+    engine.run_to_the_end();
+    std::vector<std::vector<TokenId>> tokens;
+    for (const auto& reply : replies) {
+      tokens.push_back(reply->tokens);
+    }
+    want = want.empty() ? tokens : want;
+    EXPECT_EQ(tokens, want) << num_threads << " threads";
+  }
+}
+
+TEST_P(RealModelLaw, ACancelReturnsItsBlocksWithinOneStepAndChangesNobodyElse) {
+  std::mt19937_64 random(25);
+  RealEngine engine = RealEngine::load(GetParam(), {.max_requests = 3, .max_batched_tokens = 32, .max_model_len = 256});
+  const auto kept = request_of(random, 20, 8);
+  const auto reply = engine.submit(kept);
+  // One is cancelled while it decodes, one in the middle of its prompt.
+  for (const std::size_t num_prompt : {10U, 200U}) {
+    engine::FinishReason reason{};
+    const auto id = engine.loaded.engine->submit(request_of(random, num_prompt, 50), [&](engine::Output&& output) {
+      if (output.finish) {
+        reason = output.finish->reason;
+      }
+    });
+    ASSERT_TRUE(id);
+    engine.loaded.engine->step();
+    engine.loaded.engine->step();
+    const std::int32_t num_used = engine.loaded.engine->stats().num_blocks_used;
+    engine.loaded.engine->cancel(*id);
+    engine.loaded.engine->step();
+    EXPECT_EQ(reason, engine::FinishReason::cancelled);
+    EXPECT_EQ(engine.loaded.engine->stats().num_slots_used, 1);
+    EXPECT_EQ(engine.loaded.engine->stats().num_blocks_used, num_used - (num_prompt == 10U ? 1 : 2));
+  }
+  engine.run_to_the_end();
+  EXPECT_EQ(reply->tokens, tokens_alone(GetParam(), kept));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RealModelLaw, testing::Values(kTiny, kNano),

@@ -166,7 +166,6 @@ void read_experts(ConfigReader& in, Config& out) {
   out.moe_intermediate_size = in.count("moe_intermediate_size", kWidth);
   in.require(out.moe_intermediate_size % kGroup == 0, "moe_intermediate_size", kMultipleOfGroup);
   out.n_routed_experts = in.count("n_routed_experts", kExperts);
-  in.require(out.n_routed_experts % 4 == 0, "n_routed_experts", "must be a multiple of 4");
   in.expect("n_shared_experts", 1);
   out.num_experts_per_tok = in.count("num_experts_per_tok", kExperts);
   in.require(out.num_experts_per_tok <= out.n_routed_experts, "num_experts_per_tok", "must not exceed n_routed_experts",

@@ -27,6 +27,12 @@ struct DeepseekV41::State {
 
 Result<std::unique_ptr<DeepseekV41>> DeepseekV41::create(Device& device, std::shared_ptr<const weights::Checkpoint> checkpoint,
                                                          const Config& config, std::vector<std::int32_t> engram_class, CacheSizes sizes) {
+  if (!config.use_fp4_sparse_kv) {
+    return fail(
+        ErrorKind::unsupported,
+        "use_fp4_sparse_kv is false in config.json: compressed rows in MXFP8 are not supported; use a checkpoint that was made for FP4 "
+        "rows (the key absent or true)");
+  }
   Result<BoundModel> bound = bind_weights(device, std::move(checkpoint), config);
   if (!bound) {
     return std::unexpected(std::move(bound.error()));
@@ -79,6 +85,7 @@ std::span<const float> DeepseekV41::forward(std::span<const Chunk> chunks) {
 }
 
 void DeepseekV41::set_layer_hook(LayerHook hook) { state_->hook = std::move(hook); }
+std::int32_t DeepseekV41::num_previous_tokens() const { return state_->hash.lookback(); }
 const Config& DeepseekV41::config() const { return state_->config; }
 const Caches& DeepseekV41::caches() const { return state_->caches; }
 std::vector<CacheGroup> DeepseekV41::cache_groups() const { return state_->caches.groups; }

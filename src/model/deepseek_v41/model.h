@@ -44,7 +44,7 @@ struct Chunk {
   std::span<const BlockId> blocks;  ///< covers all positions up to the last token of the chunk
   std::int32_t first_position = 0;
   std::span<const TokenId> tokens;    ///< at least one
-  std::span<const TokenId> previous;  ///< the tokens right before, at least min(3, first_position) of them, oldest first
+  std::span<const TokenId> previous;  ///< the tokens right before, at least min(num_previous_tokens(), first_position) of them, oldest first
   std::int32_t num_logit_rows = 0;    ///< logits are wanted for the last this many rows
   std::int32_t keep_from = 0;         ///< decoder-side replay (10.2): first position of the rectangle; 0: exact
   std::int32_t first_valid = 0;       ///< encoder-side replay (10.3): window rows before this position do not exist
@@ -64,7 +64,7 @@ class DeepseekV41 {
  public:
   /// Binds the weights (checked before by validate_checkpoint) and allocates caches and workspace.
   /// `engram_class` maps every token id to its Engram class (tokenizer::compress_vocabulary).
-  /// Errors: exhausted when the device has no room, with the arithmetic.
+  /// Errors: unsupported (use_fp4_sparse_kv is false); exhausted when the device has no room, with the arithmetic.
   static Result<std::unique_ptr<DeepseekV41>> create(Device& device, std::shared_ptr<const weights::Checkpoint> checkpoint,
                                                      const Config& config, std::vector<std::int32_t> engram_class, CacheSizes sizes);
   ~DeepseekV41();
@@ -76,6 +76,8 @@ class DeepseekV41 {
   /// An empty hook switches examination off.
   void set_layer_hook(LayerHook hook);
 
+  /// Tokens that a chunk is told from before it: the n-grams of Engram reach back this far.
+  [[nodiscard]] std::int32_t num_previous_tokens() const;
   [[nodiscard]] const Config& config() const;
   [[nodiscard]] const Caches& caches() const;
   [[nodiscard]] std::vector<CacheGroup> cache_groups() const;
