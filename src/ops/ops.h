@@ -256,6 +256,7 @@ struct AttendParams {
   const std::uint8_t* ring = nullptr;         // [slots, ring_rows, window_record_bytes] positions before it
   const std::int32_t* window_low = nullptr;   // [rows] first visible position; above window_high: no window row
   const std::int32_t* window_high = nullptr;  // [rows] last visible position (the row's own; drafter: end of the block)
+  std::int32_t max_window = 0;                // no row sees more window rows than this
   const std::int32_t* list = nullptr;         // [rows, top_k] or null (ratio 0)
   std::int32_t top_k = 0, ratio = 0, rows_per_block = 0;
   const std::uint8_t* compressed = nullptr;  // [blocks * rows_per_block, compressed_record_bytes]
@@ -290,7 +291,7 @@ struct MoeParams {
   Q8Rows x;                                // [rows, hidden]
   const std::int32_t* expert = nullptr;    // [rows, top_k] ascending
   const float* expert_weight = nullptr;    // [rows, top_k]
-  const ExpertWeights* experts = nullptr;  // [num_experts], host memory
+  const ExpertWeights* experts = nullptr;  // [num_experts], device memory as everything else
   ExpertWeights shared;
   float swiglu_limit = 0;  // 0: no clamp
   bf16* y = nullptr;       // out [rows, hidden]

@@ -83,6 +83,7 @@ TEST_P(AttentionGolden, CoreWithSinksAndAnyVisibility) {
                           .ring = nullptr,
                           .window_low = memory_->put(low),
                           .window_high = memory_->put(high),
+                          .max_window = 16,
                           .sink = memory_->put(file.values<float>("sink")),
                           .rope = {memory_->put(std::vector<float>(kRows * 8, 1.0F)), memory_->put(std::vector<float>(kRows * 8, 0.0F))},
                           .o = o,

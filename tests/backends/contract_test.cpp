@@ -1,96 +1,13 @@
-// The contract table: each fast implementation against the reference kernels (docs/spec/kernels.md section 8), and the laws of batch
-// invariance (section 6): a row alone equals the row among others, for any number of threads and on any instruction set, bit for bit.
+// The contract table on the CPU: each fast implementation against the reference kernels, and the laws of batch invariance: a row alone
+// equals the row among others, for any number of threads and on any instruction set, bit for bit.
+#include "backends/contract.h"
+
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "backends/implementations.h"
-#include "backends/op_cases/op_case.h"
 
 namespace deepinfer::test {
 namespace {
-
-const std::vector<OpCase>& table() {
-  static const std::vector<OpCase> cases = contract_table();
-  return cases;
-}
-
-std::vector<OpOutput> run_case(const OpCase& op_case, Device& device, std::span<const std::int32_t> rows) {
-  PreparedOp prepared = op_case.prepare(device, rows);
-  prepared.run(device.ops(), prepared.memory->stream());
-  prepared.memory->stream().synchronize();
-  std::vector<OpOutput> out = prepared.outputs();
-  EXPECT_TRUE(prepared.memory->guards_intact()) << op_case.op << " " << op_case.shape << " writes beyond its rows";
-  return out;
-}
-
-double norm(const std::vector<float>& v) {
-  double sum = 0;
-  for (const float x : v) {
-    sum += static_cast<double>(x) * x;
-  }
-  return std::sqrt(sum);
-}
-
-/// Largest accepted relative L2 error of all values together.
-double l2_limit(Closeness closeness) {
-  switch (closeness) {
-    case Closeness::exact:
-      return 0;
-    case Closeness::fp32:
-      return 1e-6;
-    case Closeness::bf16:
-    case Closeness::probabilities:
-      return 1e-3;
-    case Closeness::after_quantiser:
-      return 5e-3;
-  }
-  return 0;
-}
-
-/// Largest accepted error of one value: the order class of docs/spec/kernels.md section 8, or one step of a code.
-double element_limit(Closeness closeness, float expected, double largest, std::int32_t sum_length) {
-  const double order = sum_length * 0x1p-22 * largest;
-  switch (closeness) {
-    case Closeness::exact:
-      return 0;
-    case Closeness::fp32:
-      return std::fabs(expected) * 0x1p-20 + std::min(order, 0x1p-18 * largest);
-    case Closeness::bf16:
-      return std::fabs(expected) * 0x1p-7 + order;
-    case Closeness::probabilities:
-      return std::fabs(expected) * 0x1p-7 + 0x1p-8 * largest;
-    case Closeness::after_quantiser:
-      return std::fabs(expected) * 0.5 + 0.1 * largest;
-  }
-  return 0;
-}
-
-void expect_close(const OpOutput& actual, const OpOutput& expected, std::int32_t sum_length) {
-  if (expected.closeness == Closeness::exact) {
-    EXPECT_EQ(actual.bytes, expected.bytes) << expected.name;
-    return;
-  }
-  ASSERT_EQ(actual.values.size(), expected.values.size()) << expected.name;
-  double largest = 0;
-  for (const float value : expected.values) {
-    largest = std::max<double>(largest, std::fabs(value));
-  }
-  std::vector<float> difference(expected.values.size());
-  std::size_t worst = 0;
-  double worst_excess = -1;
-  for (std::size_t i = 0; i < difference.size(); ++i) {
-    difference[i] = actual.values[i] - expected.values[i];
-    const double excess = std::fabs(difference[i]) - element_limit(expected.closeness, expected.values[i], largest, sum_length);
-    if (!(excess <= worst_excess)) {
-      worst_excess = excess;
-      worst = i;
-    }
-  }
-  EXPECT_LE(worst_excess, 0) << expected.name << "[" << worst << "]: " << actual.values[worst] << " instead of " << expected.values[worst];
-  EXPECT_LE(norm(difference), l2_limit(expected.closeness) * norm(expected.values)) << expected.name;
-}
 
 /// The kernels that this machine runs.
 Implementation best(std::int32_t num_threads) {
@@ -99,49 +16,9 @@ Implementation best(std::int32_t num_threads) {
   return out;
 }
 
-TEST(Contract, EveryOperationAgreesWithItsReferenceKernel) {
-  const std::unique_ptr<Device> device = make_implementation(best(1));
-  const std::unique_ptr<Device> reference = make_implementation(reference_implementation());
-  for (const OpCase& op_case : table()) {
-    for (const std::int32_t count : {0, 1, 2, 3, 6, 63, 65}) {
-      SCOPED_TRACE(op_case.op + " " + op_case.shape + " rows " + std::to_string(count));
-      const std::vector<std::int32_t> rows = first_rows(count);
-      const std::vector<OpOutput> actual = run_case(op_case, *device, rows);
-      const std::vector<OpOutput> expected = run_case(op_case, *reference, rows);
-      ASSERT_EQ(actual.size(), expected.size());
-      for (std::size_t i = 0; i < actual.size(); ++i) {
-        expect_close(actual[i], expected[i], op_case.sum_length);
-      }
-    }
-  }
-}
+TEST(Contract, EveryOperationAgreesWithItsReferenceKernel) { expect_agreement(*make_implementation(best(1))); }
 
-/// Checks that rows `chosen` of a run with all rows have the bytes of a run with the chosen rows only.
-void expect_same_rows(const std::vector<OpOutput>& all, const std::vector<OpOutput>& some, std::span<const std::int32_t> chosen) {
-  for (std::size_t output = 0; output < all.size(); ++output) {
-    const std::int64_t width = all[output].bytes_per_row;
-    for (std::size_t i = 0; width > 0 && i < chosen.size(); ++i) {
-      const auto* among = all[output].bytes.data() + chosen[i] * width;
-      const auto* alone = some[output].bytes.data() + static_cast<std::int64_t>(i) * width;
-      EXPECT_TRUE(std::equal(among, among + width, alone)) << all[output].name << " of row " << chosen[i];
-    }
-  }
-}
-
-TEST(Contract, ARowAloneEqualsTheRowAmongOthers) {
-  const std::unique_ptr<Device> device = make_implementation(best(3));
-  for (const OpCase& op_case : table()) {
-    if (op_case.op == "attend" && op_case.shape.ends_with("from 100")) {
-      continue;  // a draft block: its rows see each other
-    }
-    SCOPED_TRACE(op_case.op + " " + op_case.shape);
-    const std::vector<OpOutput> all = run_case(op_case, *device, first_rows(130));
-    for (const std::vector<std::int32_t>& chosen :
-         {std::vector<std::int32_t>{0}, {17}, {39}, {64}, {129}, {3, 4}, {38, 39, 40}, {5, 9, 70, 71, 72, 73, 74, 75}}) {
-      expect_same_rows(all, run_case(op_case, *device, chosen), chosen);
-    }
-  }
-}
+TEST(Contract, ARowAloneEqualsTheRowAmongOthers) { expect_rows_independent(*make_implementation(best(3))); }
 
 TEST(Contract, ThreadsAndInstructionSetsChangeNoBit) {
   std::vector<std::unique_ptr<Device>> devices;

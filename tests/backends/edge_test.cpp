@@ -129,6 +129,7 @@ TEST_P(Edges, AttentionWithoutKeysGivesZerosAndNotANumberStaysInItsQuery) {
                                               .ring = memory_->put(std::vector<std::uint8_t>(8 * 33, 0x7F)),
                                               .window_low = memory_->put(std::vector<std::int32_t>{0, 2, 2, 3}),
                                               .window_high = memory_->put(std::vector<std::int32_t>{0, 1, 2, 3}),
+                                              .max_window = 8,
                                               .list = memory_->put(std::vector<std::int32_t>(4 * 2, -1)),
                                               .top_k = 2,
                                               .ratio = 1,
@@ -200,6 +201,7 @@ TEST_P(Edges, IndexListsStayValidWhateverTheScores) {
 std::vector<Implementation> all_implementations() {
   std::vector<Implementation> out = fast_implementations();
   out.push_back(reference_implementation());
+  std::ranges::copy(gpu_implementations(), std::back_inserter(out));
   return out;
 }
 

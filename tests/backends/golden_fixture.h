@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -112,6 +114,10 @@ class GoldenTest : public testing::TestWithParam<Implementation> {
   std::shared_ptr<const weights::Checkpoint> checkpoint_;
 };
 
-inline std::vector<Implementation> golden_implementations() { return {reference_implementation(), fast_implementations().front()}; }
+inline std::vector<Implementation> golden_implementations() {
+  std::vector<Implementation> out = {reference_implementation(), fast_implementations().front()};
+  std::ranges::copy(gpu_implementations(), std::back_inserter(out));
+  return out;
+}
 
 }  // namespace deepinfer::test

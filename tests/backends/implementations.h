@@ -6,15 +6,19 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/cpu/cpu_device.h"
+#include "backends/cuda/cuda_device.h"
 
 namespace deepinfer::test {
 
+inline constexpr std::int64_t kGpu = -1;
+
 struct Implementation {
   std::string name;
-  std::int64_t target = 0;  ///< instruction set of Highway; 0: the reference kernels
+  std::int64_t target = 0;  ///< instruction set of Highway; 0: the reference kernels; kGpu
   std::int32_t num_threads = 1;
 };
 
@@ -32,11 +36,19 @@ struct Implementation {
   return out;
 }
 
+/// The GPU, where there is one.
+[[nodiscard]] inline std::vector<Implementation> gpu_implementations() {
+  return cuda::make_device({}).has_value() ? std::vector<Implementation>{{"cuda", kGpu, 0}} : std::vector<Implementation>{};
+}
+
 [[nodiscard]] inline Implementation reference_implementation() { return {"reference", 0, 1}; }
 
 [[nodiscard]] inline std::unique_ptr<Device> make_implementation(const Implementation& implementation) {
   if (implementation.target == 0) {
     return cpu::make_device({.use_reference_kernels = true});
+  }
+  if (implementation.target == kGpu) {
+    return std::move(*cuda::make_device({}));
   }
   hwy::SetSupportedTargetsForTest(implementation.target);
   std::unique_ptr<Device> device = cpu::make_device({.num_threads = implementation.num_threads});

@@ -167,7 +167,7 @@ TEST_P(ModuleGolden, MixtureOfExperts) {
                        .x = q8(u, kRows, kHidden),
                        .expert = expert,
                        .expert_weight = scale,
-                       .experts = experts.data(),
+                       .experts = memory_->put(experts),
                        .shared = weights_of("layers.3.ffn.shared_experts"),
                        .swiglu_limit = 2.0F,
                        .y = y});

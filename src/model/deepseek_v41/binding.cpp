@@ -23,6 +23,14 @@ class Binder {
   QuantWeight fp8(const std::string& name) { return quantised(name, WeightFormat::fp8); }
   QuantWeight fp4(const std::string& name) { return quantised(name, WeightFormat::fp4); }
 
+  /// `values` in device memory.
+  template <class T>
+  const T* array(const std::vector<T>& values) {
+    const void* data = copy(values.data(), values.size() * sizeof(T));
+    stream_->synchronize();  // `values` may go
+    return static_cast<const T*>(data);
+  }
+
   /// Bytes that did not fit; 0 when everything is bound.
   [[nodiscard]] std::size_t missing_bytes() const { return missing_bytes_; }
   void finish() { stream_->synchronize(); }
@@ -38,13 +46,17 @@ class Binder {
     if (device_.info().reads_host_memory) {
       return view->data;  // aligned: the checkpoint sees to it
     }
-    Buffer copy = device_.allocate(view->size_bytes());
-    if (copy.data() == nullptr) {
-      missing_bytes_ += view->size_bytes();
+    return copy(view->data, view->size_bytes());
+  }
+
+  const void* copy(const void* data, std::size_t size_bytes) {
+    Buffer buffer = device_.allocate(size_bytes);
+    if (buffer.data() == nullptr) {
+      missing_bytes_ += size_bytes;
       return nullptr;
     }
-    stream_->copy(copy.data(), view->data, view->size_bytes());
-    copies_.push_back(std::move(copy));
+    stream_->copy(buffer.data(), data, size_bytes);
+    copies_.push_back(std::move(buffer));
     return copies_.back().data();
   }
 
@@ -89,12 +101,14 @@ FfnWeights bind_ffn(Binder& bind, const std::string& prefix, std::int32_t num_ex
   FfnWeights out{.gate = bind.tensor<bf16>(prefix + ".gate.weight"),
                  .bias = bind.tensor<float>(prefix + ".gate.bias"),
                  .bias_image = bind.tensor<float>(prefix + ".gate.bias_vl"),
-                 .experts = {},
+                 .experts = nullptr,
                  .shared = {}};
+  std::vector<ExpertWeights> experts;
   for (std::int32_t expert = 0; expert < num_experts; ++expert) {
     const std::string name = prefix + ".experts." + std::to_string(expert);
-    out.experts.push_back({.w1 = bind.fp4(name + ".w1"), .w3 = bind.fp4(name + ".w3"), .w2 = bind.fp4(name + ".w2")});
+    experts.push_back({.w1 = bind.fp4(name + ".w1"), .w3 = bind.fp4(name + ".w3"), .w2 = bind.fp4(name + ".w2")});
   }
+  out.experts = bind.array(experts);
   const std::string shared = prefix + ".shared_experts";
   out.shared = {.w1 = bind.fp8(shared + ".w1"), .w3 = bind.fp8(shared + ".w3"), .w2 = bind.fp8(shared + ".w2")};
   return out;

@@ -50,7 +50,7 @@ struct FfnWeights {
   const bf16* gate = nullptr;  // [E, D]
   const float* bias = nullptr;
   const float* bias_image = nullptr;
-  std::vector<ExpertWeights> experts;
+  const ExpertWeights* experts = nullptr;  // [E]
   ExpertWeights shared;
 };
 

@@ -190,7 +190,7 @@ void ForwardPass::moe(std::int32_t layer) {
                      .x = w_.u_q8,
                      .expert = w_.expert,
                      .expert_weight = w_.expert_weight,
-                     .experts = weights.experts.data(),
+                     .experts = weights.experts,
                      .shared = weights.shared,
                      .swiglu_limit = config_.swiglu_limit,
                      .y = w_.y});

@@ -161,6 +161,7 @@ void ForwardPass::attend(std::int32_t layer) {
                         .ring = ring,
                         .window_low = rows_->window_low,
                         .window_high = rows_->window_high,
+                        .max_window = context_.caches.ring_rows,
                         .list = is_compressed ? w_.list : nullptr,
                         .top_k = is_compressed ? config_.index_topk : 0,
                         .ratio = source.ratio,

@@ -214,6 +214,10 @@ OpCase attend_case(AttendShape shape) {
         std::ranges::copy(held, ring.begin() + (std::ptrdiff_t{layout.slot[chunk]} * ring_rows + t % ring_rows) * record_bytes);
       }
     }
+    std::int32_t max_window = 0;
+    for (std::size_t i = 0; i < low.size(); ++i) {
+      max_window = std::max(max_window, high[i] - low[i] + 1);
+    }
     std::vector<float> sink = random_floats(4, std::vector<std::int32_t>{0}, shape.head.heads);
     sink[0] = 60.0F;
     sink.back() = -1e30F;
@@ -229,6 +233,7 @@ OpCase attend_case(AttendShape shape) {
                          .ring = memory->put(ring),
                          .window_low = memory->put(low),
                          .window_high = memory->put(high),
+                         .max_window = max_window,
                          .list = shape.ratio > 0 ? memory->put(list) : nullptr,
                          .top_k = shape.top_k,
                          .ratio = shape.ratio,

@@ -143,9 +143,9 @@ OpCase moe_case(MoeShape shape) {
   out.prepare = [shape](Device& device, std::span<const std::int32_t> rows) {
     auto memory = std::make_shared<OpMemory>(device);
     const std::size_t count = rows.size() * static_cast<std::size_t>(shape.hidden);
-    auto experts = std::make_shared<std::vector<ExpertWeights>>();
+    std::vector<ExpertWeights> experts;
     for (std::int32_t e = 0; e < shape.num_experts; ++e) {
-      experts->push_back(put_expert(*memory, 100 + 3 * static_cast<std::uint32_t>(e), WeightFormat::fp4, shape));
+      experts.push_back(put_expert(*memory, 100 + 3 * static_cast<std::uint32_t>(e), WeightFormat::fp4, shape));
     }
     const std::vector<std::int32_t> chosen = random_experts(rows, shape);
     std::vector<float> weight = random_floats(6, rows, shape.top_k);
@@ -158,7 +158,7 @@ OpCase moe_case(MoeShape shape) {
                       .x = put_q8(*memory, 1, rows, shape.hidden),
                       .expert = memory->put(chosen),
                       .expert_weight = memory->put(weight),
-                      .experts = experts->data(),
+                      .experts = memory->put(experts),
                       .shared = put_expert(*memory, 10, WeightFormat::fp8, shape),
                       .swiglu_limit = shape.limit,
                       .y = memory->room<bf16>(count)};
@@ -166,7 +166,7 @@ OpCase moe_case(MoeShape shape) {
     const auto touched = static_cast<double>(std::set<std::int32_t>(chosen.begin(), chosen.end()).size());
     return PreparedOp{
         .memory = memory,
-        .run = [p, experts](Ops& ops, Stream& stream) { ops.moe(stream, p); },
+        .run = [p](Ops& ops, Stream& stream) { ops.moe(stream, p); },
         .outputs = [=] { return std::vector{bf16_output("y", memory->read(p.y, count), p.num_rows, Closeness::after_quantiser)}; },
         .bytes = expert_elements * (touched * 0.53125 + 1.0) + rows_of(rows) * 3.0 * shape.hidden,
         .flops = rows_of(rows) * 2.0 * expert_elements * (shape.top_k + 1)};

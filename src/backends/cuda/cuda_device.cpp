@@ -1,0 +1,65 @@
+#include "backends/cuda/cuda_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+#include <utility>
+
+#include "backends/cuda/cuda_check.h"
+#include "backends/cuda/cuda_ops.h"
+
+namespace deepinfer::cuda {
+namespace {
+
+constexpr int kOldestMajor = 9;  // SM90
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(DeviceInfo info) : info_(std::move(info)) {}
+
+  [[nodiscard]] const DeviceInfo& info() const override { return info_; }
+  [[nodiscard]] std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(); }
+  [[nodiscard]] Ops& ops() override { return ops_; }
+
+  [[nodiscard]] Buffer allocate(std::size_t size_bytes) override {
+    void* data = nullptr;
+    if (cudaMalloc(&data, size_bytes == 0 ? 1 : size_bytes) != cudaSuccess) {
+      cudaGetLastError();  // a full device is an answer, not a fault: forget it
+      return {};
+    }
+    return {data, size_bytes, [](void* memory, std::size_t) { must(cudaFree(memory)); }};
+  }
+
+ private:
+  DeviceInfo info_;
+  CudaOps ops_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> make_device(const CudaOptions& options) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    return fail(ErrorKind::unsupported, std::string("no usable NVIDIA GPU: ") + cudaGetErrorString(status));
+  }
+  if (options.device < 0 || options.device >= count) {
+    return fail(ErrorKind::not_found,
+                "there is no GPU " + std::to_string(options.device) + "; the driver shows " + std::to_string(count) + ", counted from 0");
+  }
+  cudaDeviceProp properties{};
+  must(cudaGetDeviceProperties(&properties, options.device));
+  if (properties.major < kOldestMajor) {
+    return fail(ErrorKind::unsupported, std::string(properties.name) + " is older than SM90 (Hopper), which these kernels need");
+  }
+  must(cudaSetDevice(options.device));
+  DeviceInfo info{
+      .name = "cuda:" + std::to_string(options.device),
+      .description = std::string(properties.name) + ", SM" + std::to_string(properties.major) + std::to_string(properties.minor),
+      .memory_bytes = properties.totalGlobalMem,
+      .num_threads = 0,
+      .reads_host_memory = false};
+  return std::make_unique<CudaDevice>(std::move(info));
+}
+
+}  // namespace deepinfer::cuda

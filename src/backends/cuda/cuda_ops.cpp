@@ -1,0 +1,136 @@
+#include "backends/cuda/cuda_ops.h"
+
+#include <algorithm>
+
+#include "backends/cuda/kernels/launch.h"
+
+namespace deepinfer::cuda {
+namespace {
+
+/// Scores of a few rows at a time stay below this, mostly within the cache of the GPU.
+constexpr std::int64_t kMaxScores = std::int64_t{1} << 23;
+
+cudaStream_t handle(Stream& stream) { return static_cast<CudaStream&>(stream).handle(); }
+
+/// Launches `kernel` unless there are no rows, and checks the launch.
+template <class Params>
+void launch(void (*kernel)(const Params&, cudaStream_t), const Params& p, Stream& stream) {
+  if (p.num_rows > 0) {
+    kernel(p, handle(stream));
+    must(cudaGetLastError());
+  }
+}
+
+/// Calls `work(first, count)` for rows in runs whose scratch stays within kMaxScores.
+template <class Work>
+void in_runs(std::int64_t num_rows, std::int64_t scores_per_row, const Work& work) {
+  const std::int64_t run = std::max<std::int64_t>(1, kMaxScores / std::max<std::int64_t>(1, scores_per_row));
+  for (std::int64_t first = 0; first < num_rows; first += run) {
+    work(first, std::min(run, num_rows - first));
+    must(cudaGetLastError());
+  }
+}
+
+/// Floats of scratch that in_runs() needs.
+std::size_t run_scores(std::int64_t num_rows, std::int64_t scores_per_row) {
+  const std::int64_t run = std::max<std::int64_t>(1, kMaxScores / std::max<std::int64_t>(1, scores_per_row));
+  return static_cast<std::size_t>(std::min(run, num_rows) * scores_per_row);
+}
+
+}  // namespace
+
+void CudaOps::embed(Stream& s, const EmbedParams& p) { launch(cuda::embed, p, s); }
+void CudaOps::collapse_norm(Stream& s, const CollapseNormParams& p) { launch(cuda::collapse_norm, p, s); }
+void CudaOps::expand(Stream& s, const ExpandParams& p) { launch(cuda::expand, p, s); }
+void CudaOps::mean_streams(Stream& s, const MeanStreamsParams& p) { launch(cuda::mean_streams, p, s); }
+void CudaOps::rms_norm(Stream& s, const RmsNormParams& p) { launch(cuda::rms_norm, p, s); }
+void CudaOps::quantise(Stream& s, const QuantiseParams& p) { launch(cuda::quantise, p, s); }
+void CudaOps::rope_table(Stream& s, const RopeTableParams& p) { launch(cuda::rope_table, p, s); }
+void CudaOps::rotate(Stream& s, const RotateParams& p) { launch(cuda::rotate, p, s); }
+void CudaOps::linear_bf16(Stream& s, const LinearBf16Params& p) { launch(cuda::linear_bf16, p, s); }
+void CudaOps::window_rows(Stream& s, const WindowRowsParams& p) { launch(cuda::window_rows, p, s); }
+void CudaOps::store_index_keys(Stream& s, const StoreIndexKeysParams& p) { launch(cuda::store_index_keys, p, s); }
+void CudaOps::store_compressed(Stream& s, const StoreCompressedParams& p) { launch(cuda::store_compressed, p, s); }
+void CudaOps::engram_gather(Stream& s, const EngramGatherParams& p) { launch(cuda::engram_gather, p, s); }
+void CudaOps::engram_gate(Stream& s, const EngramGateParams& p) { launch(cuda::engram_gate, p, s); }
+
+void CudaOps::mix(Stream& s, const MixParams& p) {
+  if (p.num_rows > 0) {
+    cuda::mix(p, partials_.room<double>(mix_partials(p)), handle(s));
+    must(cudaGetLastError());
+  }
+}
+
+void CudaOps::linear_q8(Stream& s, const LinearQ8Params& p) {
+  if (p.num_rows == 0) {
+    return;
+  }
+  const std::int64_t rows = static_cast<std::int64_t>(p.num_rows) * p.groups;
+  auto* x = activations_.room<bf16>(static_cast<std::size_t>(rows * p.k));
+  decode_q8(p.x, rows, p.k, p.weight.format, x, handle(s));
+  cuda::linear_q8(p, x, handle(s));
+  must(cudaGetLastError());
+}
+
+void CudaOps::store_ring(Stream& s, const StoreRingParams& p) {
+  if (p.chunks.num_chunks > 0) {
+    cuda::store_ring(p, handle(s));
+    must(cudaGetLastError());
+  }
+}
+
+void CudaOps::compress_pairs(Stream& s, const CompressPairsParams& p) {
+  cuda::compress_pairs(p, handle(s));
+  must(cudaGetLastError());
+}
+
+void CudaOps::index_select(Stream& s, const IndexSelectParams& p) {
+  const std::int64_t per_row = index_scores_per_row(p);
+  auto* scores = partials_.room<float>(run_scores(p.rows.num_rows, per_row));
+  in_runs(p.rows.num_rows, per_row, [&](std::int64_t first, std::int64_t count) {
+    cuda::index_select(p, first, count, queries_.room<std::byte>(index_query_bytes(p, count)), scores, handle(s));
+  });
+}
+
+void CudaOps::attend(Stream& s, const AttendParams& p) {
+  if (p.rows.num_rows == 0) {
+    return;
+  }
+  const std::int64_t per_row = attend_scores_per_row(p);
+  auto* scores = partials_.room<float>(run_scores(p.rows.num_rows, per_row));
+  bf16* o = p.o;
+  if (o == nullptr) {
+    o = activations_.room<bf16>(static_cast<std::size_t>(p.rows.num_rows) * static_cast<std::size_t>(p.heads * p.head_dim));
+  }
+  in_runs(p.rows.num_rows, per_row, [&](std::int64_t first, std::int64_t count) { attend_rows(p, first, count, scores, o, handle(s)); });
+  attend_finish(p, o, handle(s));
+  must(cudaGetLastError());
+}
+
+void CudaOps::route(Stream& s, const RouteParams& p) {
+  if (p.num_rows == 0) {
+    return;
+  }
+  auto* logits = partials_.room<float>(static_cast<std::size_t>(p.num_rows) * static_cast<std::size_t>(p.num_experts));
+  cuda::linear_bf16({.num_rows = p.num_rows,
+                     .n = p.num_experts,
+                     .k = p.hidden,
+                     .x = p.u,
+                     .row_index = nullptr,
+                     .weight = p.weight,
+                     .y_f32 = logits,
+                     .y_bf16 = nullptr},
+                    handle(s));
+  select_experts(p, logits, handle(s));
+  must(cudaGetLastError());
+}
+
+void CudaOps::moe(Stream& s, const MoeParams& p) {
+  if (p.num_rows == 0) {
+    return;
+  }
+  cuda::moe(p, experts_.room<std::byte>(moe_scratch_bytes(p)), handle(s));
+  must(cudaGetLastError());
+}
+
+}  // namespace deepinfer::cuda

@@ -1,0 +1,70 @@
+// The operations of ops/ops.h on a GPU: sizes scratch memory and launches kernels in stream order.
+// Not here: what kernels compute (kernels/).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "backends/cuda/cuda_check.h"
+#include "backends/cuda/scratch.h"
+#include "ops/device.h"
+#include "ops/ops.h"
+
+namespace deepinfer::cuda {
+
+class CudaStream final : public Stream {
+ public:
+  CudaStream() { must(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+  ~CudaStream() override { cudaStreamDestroy(stream_); }
+
+  void synchronize() override { must(cudaStreamSynchronize(stream_)); }
+  void copy(void* destination, const void* source, std::size_t size_bytes) override {
+    if (size_bytes > 0) {
+      must(cudaMemcpyAsync(destination, source, size_bytes, cudaMemcpyDefault, stream_));
+    }
+  }
+
+  [[nodiscard]] cudaStream_t handle() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+class CudaOps final : public Ops {
+ public:
+  void embed(Stream&, const EmbedParams&) override;
+  void mix(Stream&, const MixParams&) override;
+  void collapse_norm(Stream&, const CollapseNormParams&) override;
+  void expand(Stream&, const ExpandParams&) override;
+  void mean_streams(Stream&, const MeanStreamsParams&) override;
+
+  void rms_norm(Stream&, const RmsNormParams&) override;
+  void quantise(Stream&, const QuantiseParams&) override;
+  void rope_table(Stream&, const RopeTableParams&) override;
+  void rotate(Stream&, const RotateParams&) override;
+  void linear_q8(Stream&, const LinearQ8Params&) override;
+  void linear_bf16(Stream&, const LinearBf16Params&) override;
+
+  void window_rows(Stream&, const WindowRowsParams&) override;
+  void store_ring(Stream&, const StoreRingParams&) override;
+  void compress_pairs(Stream&, const CompressPairsParams&) override;
+  void store_index_keys(Stream&, const StoreIndexKeysParams&) override;
+  void store_compressed(Stream&, const StoreCompressedParams&) override;
+  void index_select(Stream&, const IndexSelectParams&) override;
+  void attend(Stream&, const AttendParams&) override;
+
+  void route(Stream&, const RouteParams&) override;
+  void moe(Stream&, const MoeParams&) override;
+
+  void engram_gather(Stream&, const EngramGatherParams&) override;
+  void engram_gate(Stream&, const EngramGateParams&) override;
+
+ private:
+  Scratch activations_;  // decoded inputs of linears
+  Scratch partials_;     // mixing sums, router logits, index scores, attention scores
+  Scratch queries_;      // quantised index queries
+  Scratch experts_;      // rows sorted by expert and what flows between the two expert products
+};
+
+}  // namespace deepinfer::cuda

@@ -1,0 +1,70 @@
+// Engram: collecting table rows and the gated addition to the streams (docs/spec/model.md 5.6.4).
+#include "backends/cuda/kernels/codecs.cuh"
+#include "backends/cuda/kernels/launch.h"
+
+namespace deepinfer::cuda {
+namespace {
+
+constexpr double kGateFloor = 1e-6;
+constexpr std::uint8_t kUnitScale = 127;  // 2^0
+
+__global__ void engram_gather_kernel(EngramGatherParams p) {
+  const std::int64_t i = blockIdx.x;
+  const std::int64_t id = p.row_id[i];
+  const std::int32_t scales = p.row_dim / kQ8Group;
+  for (std::int32_t c = threadIdx.x; c < p.row_dim; c += blockDim.x) {
+    row_at(p.e.codes, i, p.row_dim)[c] = id < 0 ? 0 : row_at(p.codes, id, p.row_dim)[c];
+  }
+  for (std::int32_t c = threadIdx.x; c < scales; c += blockDim.x) {
+    row_at(p.e.scales, i, scales)[c] = id < 0 ? kUnitScale : row_at(p.scales, id, scales)[c];
+  }
+}
+
+/// sigmoid(copysign(sqrt(max(|dot|, floor)), dot)); NaN stays NaN.
+__device__ double gate_of(double dot) {
+  const double magnitude = fabs(dot) < kGateFloor ? kGateFloor : fabs(dot);
+  return 1.0 / (1.0 + exp(-copysign(sqrt(magnitude), dot)));
+}
+
+/// One block a stream of a row.
+__global__ void engram_gate_kernel(EngramGateParams p) {
+  __shared__ double sums[kBlockThreads / 32];
+  const std::int64_t r = blockIdx.x;
+  const std::int32_t s = blockIdx.y;
+  if (p.is_image != nullptr && p.is_image[r] != 0) {
+    return;
+  }
+  const bf16* keys = row_at(p.kv, r * (p.streams + 1), p.hidden);
+  const bf16* key = row_at(keys, s, p.hidden);
+  const bf16* value = row_at(keys, p.streams, p.hidden);
+  bf16* h = row_at(p.h, r * p.streams + s, p.hidden);
+  double dot = 0;
+  double h_square = 0;
+  double key_square = 0;
+  for (std::int32_t c = threadIdx.x; c < p.hidden; c += kBlockThreads) {
+    const double a = to_float(h[c]);
+    const double b = to_float(key[c]);
+    const double weight = static_cast<double>(to_float(row_at(p.q_weight, s, p.hidden)[c])) * to_float(row_at(p.k_weight, s, p.hidden)[c]);
+    dot += a * weight * b;
+    h_square += a * a;
+    key_square += b * b;
+  }
+  dot = block_sum(dot, sums);
+  h_square = block_sum(h_square, sums);
+  key_square = block_sum(key_square, sums);
+  const double norms = sqrt(h_square / p.hidden + p.norm_eps) * sqrt(key_square / p.hidden + p.norm_eps);
+  const double gate = gate_of(dot / norms / sqrt(static_cast<double>(p.hidden)));
+  for (std::int32_t c = threadIdx.x; c < p.hidden; c += kBlockThreads) {
+    h[c] = round_bf16(to_float(h[c]) + gate * to_float(value[c]));
+  }
+}
+
+}  // namespace
+
+void engram_gather(const EngramGatherParams& p, cudaStream_t stream) { engram_gather_kernel<<<p.num_rows * p.columns, 64, 0, stream>>>(p); }
+
+void engram_gate(const EngramGateParams& p, cudaStream_t stream) {
+  engram_gate_kernel<<<dim3(p.num_rows, p.streams), kBlockThreads, 0, stream>>>(p);
+}
+
+}  // namespace deepinfer::cuda

@@ -1,0 +1,68 @@
+// Entry points of the kernels: each issues its work on `stream` and returns. Scratch memory comes from the caller.
+// Parses as C++20 and C++23: device and host code include it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/ops.h"
+
+namespace deepinfer::cuda {
+
+// rows.cu
+void embed(const EmbedParams&, cudaStream_t);
+void collapse_norm(const CollapseNormParams&, cudaStream_t);
+void expand(const ExpandParams&, cudaStream_t);
+void mean_streams(const MeanStreamsParams&, cudaStream_t);
+void rms_norm(const RmsNormParams&, cudaStream_t);
+void quantise(const QuantiseParams&, cudaStream_t);
+void rope_table(const RopeTableParams&, cudaStream_t);
+void rotate(const RotateParams&, cudaStream_t);
+
+// mix.cu
+std::size_t mix_partials(const MixParams&);  ///< doubles of scratch
+void mix(const MixParams&, double* partials, cudaStream_t);
+
+// engram.cu
+void engram_gather(const EngramGatherParams&, cudaStream_t);
+void engram_gate(const EngramGateParams&, cudaStream_t);
+
+// caches.cu
+void window_rows(const WindowRowsParams&, cudaStream_t);
+void store_ring(const StoreRingParams&, cudaStream_t);
+void compress_pairs(const CompressPairsParams&, cudaStream_t);
+void store_index_keys(const StoreIndexKeysParams&, cudaStream_t);
+void store_compressed(const StoreCompressedParams&, cudaStream_t);
+
+// index.cu
+/// Rotated and quantised queries: codes times 2 as int8 [rows, heads, dim], scales [rows, heads, dim / 32], head weights [rows, heads].
+struct IndexQueries {
+  std::int8_t* codes = nullptr;
+  float* scales = nullptr;
+  float* head_weight = nullptr;
+};
+std::size_t index_query_bytes(const IndexSelectParams&, std::int64_t rows);
+std::int64_t index_scores_per_row(const IndexSelectParams&);  ///< floats of scratch
+void index_select(const IndexSelectParams&, std::int64_t first_row, std::int64_t rows, void* queries, float* scores, cudaStream_t);
+
+// attention.cu
+std::int64_t attend_scores_per_row(const AttendParams&);  ///< floats of scratch
+/// Attention before the inverse rotation, for some rows: o [num_rows, heads, head_dim].
+void attend_rows(const AttendParams&, std::int64_t first_row, std::int64_t rows, float* scores, bf16* o, cudaStream_t);
+/// Inverse rotation and Q8 of all rows; o may be p.o.
+void attend_finish(const AttendParams&, bf16* o, cudaStream_t);
+
+// linear.cu
+/// Q8 rows as bf16 (exact), in the order in which the products of `format` read them. [rows, width]
+void decode_q8(const Q8Rows&, std::int64_t rows, std::int32_t width, WeightFormat format, bf16* out, cudaStream_t);
+void linear_q8(const LinearQ8Params&, const bf16* x, cudaStream_t);
+void linear_bf16(const LinearBf16Params&, cudaStream_t);
+
+// moe.cu
+void select_experts(const RouteParams&, const float* logits, cudaStream_t);
+std::size_t moe_scratch_bytes(const MoeParams&);
+void moe(const MoeParams&, void* scratch, cudaStream_t);
+
+}  // namespace deepinfer::cuda

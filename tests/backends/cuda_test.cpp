@@ -1,0 +1,51 @@
+// The contract table on an NVIDIA GPU. Skipped with the reason where there is none.
+#include <gtest/gtest.h>
+
+#include "backends/contract.h"
+#include "backends/cuda/cuda_device.h"
+
+namespace deepinfer::test {
+namespace {
+
+class Cuda : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto device = cuda::make_device({});
+    if (!device) {
+      GTEST_SKIP() << device.error().message;
+    }
+    device_ = std::move(*device);
+  }
+
+  std::unique_ptr<Device> device_;
+};
+
+TEST_F(Cuda, EveryOperationAgreesWithItsReferenceKernel) { expect_agreement(*device_); }
+
+TEST_F(Cuda, ARowAloneEqualsTheRowAmongOthers) { expect_rows_independent(*device_); }
+
+TEST_F(Cuda, TheSameCallTwiceGivesTheSameBits) {
+  for (const OpCase& op_case : table()) {
+    SCOPED_TRACE(op_case.op + " " + op_case.shape);
+    const std::vector<std::int32_t> rows = first_rows(67);
+    const std::vector<OpOutput> once = run_case(op_case, *device_, rows);
+    const std::vector<OpOutput> again = run_case(op_case, *device_, rows);
+    for (std::size_t i = 0; i < once.size(); ++i) {
+      EXPECT_EQ(once[i].bytes, again[i].bytes) << once[i].name;
+    }
+  }
+}
+
+TEST_F(Cuda, AFullDeviceGivesNoMemoryAndGoesOn) {
+  EXPECT_EQ(device_->allocate(std::size_t{1} << 50).data(), nullptr);
+  EXPECT_NE(device_->allocate(1 << 20).data(), nullptr);
+}
+
+TEST(CudaDevice, AnAbsentGpuIsAnErrorThatSaysSo) {
+  const auto device = cuda::make_device({.device = 1000});
+  ASSERT_FALSE(device.has_value());
+  EXPECT_FALSE(device.error().message.empty());
+}
+
+}  // namespace
+}  // namespace deepinfer::test
