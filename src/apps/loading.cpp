@@ -1,11 +1,16 @@
 #include "apps/loading.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstring>
 #include <filesystem>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "apps/progress.h"
 #include "backends/cpu/cpu_device.h"
+#include "backends/cuda/cuda_device.h"
 #include "engine/engine_thread.h"
 #include "engine/load.h"
 
@@ -38,10 +43,21 @@ Result<std::filesystem::path> find_model(const std::filesystem::path& given) {
 }
 
 Result<std::unique_ptr<Device>> open_device(const ModelFlags& flags) {
-  if (flags.device != "cpu") {
-    return fail(ErrorKind::invalid_argument, "--device " + flags.device + ": this build only has the device cpu");
+  if (flags.device == "cpu") {
+    return cpu::make_device({.num_threads = flags.num_threads});
   }
-  return cpu::make_device({.num_threads = flags.num_threads});
+  const std::string_view name = flags.device;
+  std::int32_t index = 0;
+  const bool is_indexed = name.starts_with("cuda:");
+  if (is_indexed) {
+    const auto [end, error] = std::from_chars(name.data() + std::strlen("cuda:"), name.data() + name.size(), index);
+    if (error != std::errc{} || end != name.data() + name.size()) {
+      return fail(ErrorKind::invalid_argument, "--device " + flags.device + ": write cuda:N with the number of a GPU, from 0");
+    }
+  } else if (name != "cuda") {
+    return fail(ErrorKind::invalid_argument, "--device " + flags.device + ": give cpu, cuda or cuda:N");
+  }
+  return cuda::make_device({.device = index});
 }
 
 engine::EngineOptions engine_options(const ModelFlags& flags) {

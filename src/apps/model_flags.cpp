@@ -18,7 +18,7 @@ void add_model_flag(CLI::App& command, std::filesystem::path& model) {
 void add_model_flags(CLI::App& command, ModelFlags& flags) {
   const std::string group = "Model";
   add_model_flag(command, flags.model);
-  command.add_option("--device", flags.device, "where the model runs; this build knows: cpu")->capture_default_str()->group(group);
+  command.add_option("--device", flags.device, "where the model runs: cpu, cuda or cuda:N")->capture_default_str()->group(group);
   command.add_option("--threads", flags.num_threads, "worker threads of the cpu; 0: all cores this process may use")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str()

@@ -22,6 +22,12 @@ struct DeviceInfo {
   bool reads_host_memory = false;  ///< kernels may read mapped files and host arrays in place
 };
 
+/// Work that was recorded once and can be issued again as a whole, with what its pointers then hold.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+};
+
 /// An ordered queue of work. On the CPU work is done before the call returns.
 class Stream {
  public:
@@ -30,6 +36,12 @@ class Stream {
   virtual void synchronize() = 0;
   /// Copies between host and device memory, in stream order. `source` may be reused after synchronize().
   virtual void copy(void* destination, const void* source, std::size_t size_bytes) = 0;
+
+  /// From here to end_recording() work is kept instead of done. The same work must have run before: operations take memory on first use.
+  /// False, and nothing changes, on a device where issuing work costs nothing.
+  virtual bool begin_recording() { return false; }
+  virtual std::unique_ptr<Recording> end_recording() { return nullptr; }
+  virtual void replay(Recording&) {}
 };
 
 /// One accelerator or the CPU.

@@ -61,7 +61,11 @@ std::string processor_name() {
 }  // namespace
 
 std::unique_ptr<Device> make_device(const CpuOptions& options) {
-  DeviceInfo info{.name = "cpu", .description = processor_name(), .memory_bytes = usable_memory_bytes(), .num_threads = 1};
+  DeviceInfo info{.name = "cpu",
+                  .description = processor_name(),
+                  .memory_bytes = usable_memory_bytes(),
+                  .num_threads = 1,
+                  .reads_host_memory = true};
   if (options.use_reference_kernels) {
     info.description += ", plain reference kernels";
     return std::make_unique<CpuDevice>(std::move(info), std::make_unique<ReferenceOps>());

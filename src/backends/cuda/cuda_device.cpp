@@ -15,13 +15,14 @@ constexpr int kOldestMajor = 9;  // SM90
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(DeviceInfo info) : info_(std::move(info)) {}
+  CudaDevice(int device, DeviceInfo info) : device_(device), info_(std::move(info)) {}
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
-  [[nodiscard]] std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(); }
+  [[nodiscard]] std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(device_); }
   [[nodiscard]] Ops& ops() override { return ops_; }
 
   [[nodiscard]] Buffer allocate(std::size_t size_bytes) override {
+    must(cudaSetDevice(device_));
     void* data = nullptr;
     if (cudaMalloc(&data, size_bytes == 0 ? 1 : size_bytes) != cudaSuccess) {
       cudaGetLastError();  // a full device is an answer, not a fault: forget it
@@ -31,6 +32,7 @@ class CudaDevice final : public Device {
   }
 
  private:
+  int device_ = 0;
   DeviceInfo info_;
   CudaOps ops_;
 };
@@ -52,14 +54,13 @@ Result<std::unique_ptr<Device>> make_device(const CudaOptions& options) {
   if (properties.major < kOldestMajor) {
     return fail(ErrorKind::unsupported, std::string(properties.name) + " is older than SM90 (Hopper), which these kernels need");
   }
-  must(cudaSetDevice(options.device));
   DeviceInfo info{
       .name = "cuda:" + std::to_string(options.device),
       .description = std::string(properties.name) + ", SM" + std::to_string(properties.major) + std::to_string(properties.minor),
       .memory_bytes = properties.totalGlobalMem,
       .num_threads = 0,
       .reads_host_memory = false};
-  return std::make_unique<CudaDevice>(std::move(info));
+  return std::make_unique<CudaDevice>(options.device, std::move(info));
 }
 
 }  // namespace deepinfer::cuda

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <memory>
+
 #include "backends/cuda/cuda_check.h"
 #include "backends/cuda/scratch.h"
 #include "ops/device.h"
@@ -11,9 +13,26 @@
 
 namespace deepinfer::cuda {
 
+/// A CUDA graph.
+class CudaRecording final : public Recording {
+ public:
+  explicit CudaRecording(cudaGraphExec_t graph) : graph_(graph) {}
+  CudaRecording(const CudaRecording&) = delete;
+  CudaRecording& operator=(const CudaRecording&) = delete;
+  ~CudaRecording() override { cudaGraphExecDestroy(graph_); }
+
+  [[nodiscard]] cudaGraphExec_t graph() const { return graph_; }
+
+ private:
+  cudaGraphExec_t graph_;
+};
+
 class CudaStream final : public Stream {
  public:
-  CudaStream() { must(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  explicit CudaStream(int device) : device_(device) {
+    must(cudaSetDevice(device_));
+    must(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  }
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
   ~CudaStream() override { cudaStreamDestroy(stream_); }
@@ -21,13 +40,32 @@ class CudaStream final : public Stream {
   void synchronize() override { must(cudaStreamSynchronize(stream_)); }
   void copy(void* destination, const void* source, std::size_t size_bytes) override {
     if (size_bytes > 0) {
-      must(cudaMemcpyAsync(destination, source, size_bytes, cudaMemcpyDefault, stream_));
+      must(cudaMemcpyAsync(destination, source, size_bytes, cudaMemcpyDefault, handle()));
     }
   }
 
-  [[nodiscard]] cudaStream_t handle() const { return stream_; }
+  bool begin_recording() override {
+    must(cudaStreamBeginCapture(handle(), cudaStreamCaptureModeThreadLocal));
+    return true;
+  }
+  std::unique_ptr<Recording> end_recording() override {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    must(cudaStreamEndCapture(handle(), &graph));
+    must(cudaGraphInstantiate(&executable, graph, 0));
+    must(cudaGraphDestroy(graph));
+    return std::make_unique<CudaRecording>(executable);
+  }
+  void replay(Recording& recording) override { must(cudaGraphLaunch(static_cast<CudaRecording&>(recording).graph(), handle())); }
+
+  /// The stream, its device being the current one of this thread from here on.
+  [[nodiscard]] cudaStream_t handle() const {
+    must(cudaSetDevice(device_));
+    return stream_;
+  }
 
  private:
+  int device_ = 0;
   cudaStream_t stream_ = nullptr;
 };
 

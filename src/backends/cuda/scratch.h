@@ -1,8 +1,11 @@
-// Device memory that operations use between two of their kernels. Grows to the largest step once, then nothing is allocated.
+// Device memory that operations use between two of their kernels. Grows by doubling to what the largest step needs, then nothing is
+// allocated. Outgrown memory stays until the end: recordings of smaller steps refer to it.
 // One stream at a time may use it: operations of one device are issued in order.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <vector>
 
 #include "backends/cuda/cuda_check.h"
 
@@ -13,7 +16,12 @@ class Scratch {
   Scratch() = default;
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() { cudaFree(data_); }
+  ~Scratch() {
+    for (void* data : outgrown_) {
+      cudaFree(data);
+    }
+    cudaFree(data_);
+  }
 
   /// At least `count` elements, uninitialised; earlier contents are lost when it grows.
   template <class T>
@@ -27,13 +35,16 @@ class Scratch {
     if (size_bytes <= size_bytes_) {
       return;
     }
-    must(cudaFree(data_));  // waits for kernels that use it
-    must(cudaMalloc(&data_, size_bytes));
-    size_bytes_ = size_bytes;
+    if (data_ != nullptr) {
+      outgrown_.push_back(data_);
+    }
+    size_bytes_ = std::max(size_bytes, 2 * size_bytes_);
+    must(cudaMalloc(&data_, size_bytes_));
   }
 
   void* data_ = nullptr;
   std::size_t size_bytes_ = 0;
+  std::vector<void*> outgrown_;
 };
 
 }  // namespace deepinfer::cuda

@@ -1,5 +1,6 @@
 #include "model/deepseek_v41/model.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -7,10 +8,16 @@
 #include "model/deepseek_v41/binding.h"
 #include "model/deepseek_v41/caches.h"
 #include "model/deepseek_v41/forward.h"
+#include "model/deepseek_v41/recorded_steps.h"
 #include "model/deepseek_v41/step_tables.h"
 #include "model/deepseek_v41/workspace.h"
 
 namespace deepinfer::model {
+namespace {
+
+constexpr std::int32_t kMaxRecordedRows = 512;
+
+}  // namespace
 
 struct DeepseekV41::State {
   Device& device;
@@ -22,6 +29,8 @@ struct DeepseekV41::State {
   Workspace workspace;
   std::unique_ptr<Stream> stream;
   std::optional<StepTables> tables;  // refers to config and hash above
+  RecordedSteps recorded;
+  std::vector<float> host_logits;  // where the device's memory is not the host's
   LayerHook hook;
 };
 
@@ -54,6 +63,8 @@ Result<std::unique_ptr<DeepseekV41>> DeepseekV41::create(Device& device, std::sh
                                              .workspace = std::move(*workspace),
                                              .stream = device.make_stream(),
                                              .tables = std::nullopt,
+                                             .recorded = {},
+                                             .host_logits = {},
                                              .hook = {}});
   Result<StepTables> tables = StepTables::create(device, state->config, sizes, state->hash);
   if (!tables) {
@@ -71,17 +82,33 @@ std::span<const float> DeepseekV41::forward(std::span<const Chunk> chunks) {
   s.tables->build(chunks, *s.stream);
   const std::size_t num_logit_rows = s.tables->host_logit_rows().size();
   check(num_logit_rows <= static_cast<std::size_t>(s.sizes.max_logit_rows), "a step wants no more logits than the model has room for");
-  ForwardPass({.ops = s.device.ops(),
-               .stream = *s.stream,
-               .config = s.config,
-               .weights = s.bound.weights,
-               .caches = s.caches,
-               .tables = *s.tables,
-               .workspace = s.workspace,
-               .hook = s.hook})
-      .run();
+  const auto issue = [&s] {
+    ForwardPass({.ops = s.device.ops(),
+                 .stream = *s.stream,
+                 .config = s.config,
+                 .weights = s.bound.weights,
+                 .caches = s.caches,
+                 .tables = *s.tables,
+                 .workspace = s.workspace,
+                 .hook = s.hook})
+        .run();
+  };
+  const StepShape shape = s.tables->shape();
+  // Long steps gain nothing; rows that stay behind and hooks make copies that depend on more than the shape.
+  if (shape.rows <= kMaxRecordedRows && !s.tables->drops_rows() && !s.hook) {
+    s.recorded.run(shape, *s.stream, issue);
+  } else {
+    issue();
+  }
+  const std::size_t num_logits = num_logit_rows * static_cast<std::size_t>(s.config.vocab_size);
+  if (s.device.info().reads_host_memory) {
+    s.stream->synchronize();
+    return {s.workspace.logits, num_logits};
+  }
+  s.host_logits.resize(std::max(s.host_logits.size(), num_logits));
+  s.stream->copy(s.host_logits.data(), s.workspace.logits, num_logits * sizeof(float));
   s.stream->synchronize();
-  return {s.workspace.logits, num_logit_rows * static_cast<std::size_t>(s.config.vocab_size)};
+  return {s.host_logits.data(), num_logits};
 }
 
 void DeepseekV41::set_layer_hook(LayerHook hook) { state_->hook = std::move(hook); }

@@ -11,6 +11,7 @@
 #include "model/deepseek_v41/config.h"
 #include "model/deepseek_v41/engram_hash.h"
 #include "model/deepseek_v41/model.h"
+#include "model/deepseek_v41/recorded_steps.h"
 #include "ops/device.h"
 #include "ops/ops.h"
 
@@ -46,6 +47,14 @@ class StepTables {
   /// Fills the tables for `chunks` (within the sizes given at creation) and queues the upload.
   void build(std::span<const Chunk> chunks, Stream& stream);
 
+  /// What the work of this step depends on besides the contents of tables.
+  [[nodiscard]] StepShape shape() const {
+    return {.rows = all_.rows.num_rows,
+            .chunks = all_.chunks.num_chunks,
+            .logit_rows = static_cast<std::int32_t>(logit_rows_.size()),
+            .groups_1 = groups_[1].num_groups,
+            .groups_2 = groups_[2].num_groups};
+  }
   [[nodiscard]] const std::int32_t* tokens() const { return tokens_; }                   // [rows of all()]
   [[nodiscard]] const RowSet& all() const { return all_; }                               // layers before the split layer
   [[nodiscard]] const RowSet& kept() const { return kept_; }                             // the split layer and after

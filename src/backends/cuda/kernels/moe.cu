@@ -36,14 +36,14 @@ __global__ void select_experts_kernel(RouteParams p, const float* logits) {
   bool finite = true;
   for (std::int32_t e = lane; e < p.num_experts; e += 32) {
     const float logit = logits[r * p.num_experts + e];
-    scores[e] = static_cast<float>(sqrt(softplus(logit)));
+    scores[e] = fabsf(static_cast<float>(sqrt(softplus(logit))));  // the sign of NaN must not look like a mark
     const float value = scores[e] + bias[e];
     biased[e] = isnan(value) ? -INFINITY : value;
     finite = finite && isfinite(logit);
   }
   finite = __all_sync(kWholeWarp, finite);
   __syncwarp();
-  // The best of what is left, top_k times; chosen ids are marked by their sign bit in scores, which are not negative otherwise.
+  // The best of what is left, top_k times; chosen ids are marked by their sign bit in scores, which are positive otherwise.
   for (std::int32_t i = 0; i < p.top_k; ++i) {
     float best = -INFINITY;
     std::int32_t best_id = p.num_experts;
