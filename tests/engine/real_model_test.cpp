@@ -3,10 +3,10 @@
 
 #include <cstdio>
 
-#include "backends/cpu/cpu_device.h"
 #include "engine/harness.h"
 #include "engine/load.h"
 #include "support/golden_file.h"
+#include "support/test_device.h"
 
 namespace deepinfer::test {
 namespace {
@@ -20,7 +20,7 @@ struct RealEngine {
   engine::LoadedEngine loaded;
 
   static RealEngine load(const fs::path& directory, const engine::EngineOptions& options, std::int32_t num_threads = 0) {
-    std::unique_ptr<Device> device = cpu::make_device({.num_threads = num_threads});
+    std::unique_ptr<Device> device = test_device({.num_threads = num_threads});
     auto loaded = engine::load_engine(directory, options, *device);
     check(loaded.has_value(), "the model loads");
     return {.device = std::move(device), .loaded = std::move(*loaded)};

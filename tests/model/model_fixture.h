@@ -9,12 +9,12 @@
 #include <span>
 #include <vector>
 
-#include "backends/cpu/cpu_device.h"
 #include "model/deepseek_v41/cache_reader.h"
 #include "model/deepseek_v41/caches.h"
 #include "model/deepseek_v41/model.h"
 #include "ops/ops.h"
 #include "support/golden_file.h"
+#include "support/test_device.h"
 #include "tokenizer/engram_vocabulary.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/checkpoint.h"
@@ -43,7 +43,7 @@ struct TestModel {
 
   static TestModel load(const std::filesystem::path& directory, const cpu::CpuOptions& options = {}) {
     TestModel out;
-    out.device = cpu::make_device(options);
+    out.device = test_device(options);
     auto checkpoint = weights::Checkpoint::open(directory);
     check(checkpoint.has_value(), "the test checkpoint opens");
     auto config = model::load_config(directory);

@@ -96,7 +96,7 @@ void CudaOps::attend(Stream& s, const AttendParams& p) {
   if (p.rows.num_rows == 0) {
     return;
   }
-  const std::int64_t per_row = attend_scores_per_row(p);
+  const std::int64_t per_row = attend_scratch_per_row(p);
   auto* scores = partials_.room<float>(run_scores(p.rows.num_rows, per_row));
   bf16* o = p.o;
   if (o == nullptr) {

@@ -17,6 +17,7 @@ namespace deepinfer::model {
 struct StepShape {
   std::int32_t rows = 0, chunks = 0, logit_rows = 0;
   std::int32_t groups_1 = 0, groups_2 = 0;  ///< compressed rows completed at ratios 1 and 2
+  bool has_rectangle = false;               ///< the decoder half has tables of its own
 
   auto operator<=>(const StepShape&) const = default;
 };

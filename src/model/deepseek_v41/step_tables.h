@@ -53,7 +53,8 @@ class StepTables {
             .chunks = all_.chunks.num_chunks,
             .logit_rows = static_cast<std::int32_t>(logit_rows_.size()),
             .groups_1 = groups_[1].num_groups,
-            .groups_2 = groups_[2].num_groups};
+            .groups_2 = groups_[2].num_groups,
+            .has_rectangle = kept_.rows.position != all_.rows.position};
   }
   [[nodiscard]] const std::int32_t* tokens() const { return tokens_; }                   // [rows of all()]
   [[nodiscard]] const RowSet& all() const { return all_; }                               // layers before the split layer

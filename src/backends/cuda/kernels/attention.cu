@@ -1,7 +1,7 @@
 // Attention core: one softmax over window rows and listed rows with a sink (docs/spec/model.md 5.4 "Core").
-// Keys of a query lie in fixed places: window rows first (max_window places), then its list. Scores of all places go through memory, so
-// that the peak is the peak of all keys, as in the formula, and both products spread over the whole GPU. Tensor-core products; a row's
-// sums do not depend on other rows.
+// Keys of a query lie in fixed places: window rows first (max_window places), then its list. Scores and probabilities of all places go
+// through memory, so that the peak is the peak of all keys, as in the formula, and both products spread over the whole GPU. Tensor-core
+// products; a row's sums do not depend on other rows.
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/launch.h"
 #include "backends/cuda/kernels/mma.cuh"
@@ -55,23 +55,44 @@ __device__ Record record_at(const AttendParams& p, const Places& places, std::in
   return {row_at(p.compressed, block * p.rows_per_block + j % p.rows_per_block, compressed_record_bytes(p.head_dim)), false};
 }
 
-/// Value c of a record, exact in bf16.
-__device__ __forceinline__ bf16 key_value(const Record& record, std::int32_t head_dim, std::int32_t c) {
-  if (record.is_window) {
-    return to_bf16(e4m3_to_float(record.codes[c]) * ue8m0_to_float(record.codes[head_dim + c / kQ8Group]));
-  }
-  return to_bf16(e2m1_value(nibble(record.codes, c)) * e4m3_to_float(record.codes[head_dim / 2 + c / kQ4KvGroup]));
+/// Two bf16 (low half first) that hold codes times 2^-kBias to two values times `scale`; exact, since a value has at most four bits.
+template <int kBias>
+__device__ __forceinline__ unsigned scaled_pair(unsigned pair, float scale) {
+  constexpr float kUnit = kBias == 120 ? 0x1p120F : 0x1p126F;
+  const float low = __uint_as_float(pair << 16) * kUnit * scale;
+  const float high = __uint_as_float(pair & 0xFFFF0000U) * kUnit * scale;
+  return __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x7632);
 }
 
-/// Eight neighbouring values of a record as four words.
+/// Bytes 0 and 1 of `codes`, E4M3, as a pair of bf16 times 2^-120; NaN codes become NaN.
+__device__ __forceinline__ unsigned e4m3_pair(unsigned codes) {
+  const unsigned spread = __byte_perm(codes, 0, 0x4140);
+  unsigned out = (spread << 8 & 0x80008000U) | (spread << 4 & 0x07F007F0U);
+  out = (out & 0x07F0U) == 0x07F0U ? out | 0x7FC0U : out;
+  return (out & 0x07F00000U) == 0x07F00000U ? out | 0x7FC00000U : out;
+}
+
+/// Nibbles 0 and 1 of `codes`, E2M1, as a pair of bf16 times 2^-126.
+__device__ __forceinline__ unsigned e2m1_pair(unsigned codes) {
+  const unsigned spread = (codes & 0xFU) | (codes & 0xF0U) << 12;
+  return (spread << 12 & 0x80008000U) | (spread << 6 & 0x01C001C0U);
+}
+
+/// Eight neighbouring values of a record, from column c on, as four pairs.
 __device__ __forceinline__ uint4 eight_values(const Record& record, std::int32_t head_dim, std::int32_t c) {
-  unsigned words[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const unsigned low = key_value(record, head_dim, c + 2 * i).bits;
-    words[i] = low | static_cast<unsigned>(key_value(record, head_dim, c + 2 * i + 1).bits) << 16;
+  uint4 out;
+  if (record.is_window) {
+    const std::uint8_t* codes = record.codes + c;  // records have odd lengths: bytes, not words
+    const float scale = ue8m0_to_float(record.codes[head_dim + c / kQ8Group]);
+    const auto pair = [&](int i) { return scaled_pair<120>(e4m3_pair(codes[i] | codes[i + 1] << 8), scale); };
+    out = {pair(0), pair(2), pair(4), pair(6)};
+  } else {
+    const std::uint8_t* codes = record.codes + c / 2;
+    const float scale = e4m3_to_float(record.codes[head_dim / 2 + c / kQ4KvGroup]);
+    const auto pair = [&](int i) { return scaled_pair<126>(e2m1_pair(codes[i]), scale); };
+    out = {pair(0), pair(1), pair(2), pair(3)};
   }
-  return {words[0], words[1], words[2], words[3]};
+  return out;
 }
 
 /// Decodes columns [first, first + width) of the 64 keys of a tile to shared memory, rows `stride` apart; empty places become zeros.
@@ -120,7 +141,8 @@ __global__ __launch_bounds__(kThreads) void score_kernel(AttendParams p, std::in
     float acc[kTileKeys / 8][4] = {};
     const bf16* q0 = row_at(p.q, r * p.heads + min(head0 + g, p.heads - 1), d);
     const bf16* q1 = row_at(p.q, r * p.heads + min(head0 + g + 8, p.heads - 1), d);
-    for (std::int32_t k = 0; any && k < d; k += 32) {
+#pragma unroll 4
+    for (std::int32_t k = 0; k < (any ? d : 0); k += 32) {
       // A lane takes values [8 t, 8 t + 8) of both sides, so that the order within an instruction agrees.
       const uint4 a0 = *reinterpret_cast<const uint4*>(q0 + k + t * 8);
       const uint4 a1 = *reinterpret_cast<const uint4*>(q1 + k + t * 8);
@@ -147,22 +169,37 @@ __global__ __launch_bounds__(kThreads) void score_kernel(AttendParams p, std::in
   }
 }
 
-/// Largest score of a head: lanes stride over the places. NaN scores are skipped here and come through the probabilities.
-__device__ float peak_of(const float* scores, std::int32_t count) {
+/// One warp a head of a row: P = exp(score - peak) rounded to bf16, and the denominator sum P + exp(sink - peak) of the unrounded P.
+/// A head without keys gets the denominator 1. NaN scores make the head NaN.
+__global__ __launch_bounds__(kThreads) void softmax_kernel(AttendParams p, const float* scores, bf16* probabilities, float* denominators,
+                                                           std::int64_t num_lines) {
+  const std::int64_t line = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+  if (line >= num_lines) {
+    return;
+  }
+  const std::int32_t lane = threadIdx.x % 32;
+  const std::int32_t count = places_of(p).all;
+  const float* score = row_at(scores, line, count);
   float peak = -INFINITY;
-  for (std::int32_t i = threadIdx.x % 32; i < count; i += 32) {
-    peak = fmaxf(peak, scores[i]);
+  for (std::int32_t i = lane; i < count; i += 32) {
+    peak = fmaxf(peak, score[i]);  // skips NaN, which comes through its probability
   }
   for (int offset = 16; offset > 0; offset /= 2) {
     peak = fmaxf(peak, __shfl_xor_sync(kWholeWarp, peak, offset));
   }
-  return peak;
-}
-
-__device__ __forceinline__ float probability_of(float score, float peak) { return score == -INFINITY ? 0.0F : expf(score - peak); }
-
-__device__ __forceinline__ unsigned pack(float low, float high) {
-  return to_bf16(low).bits | static_cast<unsigned>(to_bf16(high).bits) << 16;
+  float sum = 0;
+  for (std::int32_t i = lane; i < count; i += 32) {
+    const float probability = score[i] == -INFINITY ? 0.0F : expf(score[i] - peak);
+    sum += probability;
+    row_at(probabilities, line, count)[i] = to_bf16(probability);
+  }
+  for (int offset = 16; offset > 0; offset /= 2) {
+    sum += __shfl_xor_sync(kWholeWarp, sum, offset);
+  }
+  if (lane == 0) {
+    const bool has_keys = peak != -INFINITY || sum != 0.0F;
+    denominators[line] = has_keys ? sum + expf(p.sink[line % p.heads] - peak) : 1.0F;
+  }
 }
 
 /// Four 8 x 8 tiles, transposed: lanes 0-7, 8-15, 16-23, 24-31 give the rows.
@@ -175,8 +212,13 @@ __device__ __forceinline__ uint4 load_transposed(const bf16* row) {
   return out;
 }
 
-/// o = (sum bf16(P) key) / (sum P + exp(sink - peak)), P = exp(score - peak). Block (columns, row), a warp takes every fourth 16 heads.
-__global__ __launch_bounds__(kThreads) void output_kernel(AttendParams p, std::int64_t first_row, const float* scores, bf16* o) {
+/// Tiles of keys are cut into kSplits runs whose sums are added first to last.
+constexpr int kSplits = 4;
+
+/// sum P key for 128 columns, all heads of a row; a warp takes every fourth 16 heads. Grid (columns, row, split): with gridDim.z == 1 all
+/// runs one after the other and o = sum / denominator; else one run a block, to partials[row][split][head][column].
+__global__ __launch_bounds__(kThreads) void output_kernel(AttendParams p, std::int64_t first_row, const bf16* probabilities,
+                                                          const float* denominators, float* partials, bf16* o) {
   constexpr std::int32_t kStride = kTileColumns + 8;
   __shared__ __align__(16) bf16 keys[kTileKeys * kStride];
   __shared__ Record records[kTileKeys];
@@ -189,72 +231,83 @@ __global__ __launch_bounds__(kThreads) void output_kernel(AttendParams p, std::i
   const int lane = threadIdx.x % 32;
   const int g = lane / 4;
   const int t = lane % 4;
+  const bool is_alone = gridDim.z > 1;
+  const std::int32_t tiles = places.all / kTileKeys;
   // Every warp takes part in every round, since tiles of keys are loaded together.
   const std::int32_t rounds = (p.heads + kWarps * kHeadTile - 1) / (kWarps * kHeadTile);
   for (std::int32_t round = 0; round < rounds; ++round) {
     const std::int32_t head0 = (round * kWarps + static_cast<std::int32_t>(threadIdx.x / 32)) * kHeadTile;
-    float peak[2] = {-INFINITY, -INFINITY};
-    for (std::int32_t h = 0; h < kHeadTile && head0 + h < p.heads; ++h) {
-      const float value = peak_of(scores + (local * p.heads + head0 + h) * places.all, places.all);
-      if (h % 8 == g) {
-        peak[h / 8] = value;
-      }
-    }
-    float acc[kTileColumns / 8][4] = {};
-    float denominator[2] = {0, 0};
-    for (std::int32_t tile = 0; tile < places.all / kTileKeys; ++tile) {
-      if (!find_records(p, places, r, tile, records)) {
-        continue;
-      }
-      load_keys(p, records, column0, width, kStride, keys);
-#pragma unroll
-      for (int k = 0; k < kTileKeys; k += 16) {
-        unsigned a[4];
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {  // heads g and g + 8
-          const std::int32_t head = min(head0 + g + half * 8, p.heads - 1);
-          const float* line = scores + (local * p.heads + head) * places.all + tile * kTileKeys + k + t * 2;
-          const float2 low = *reinterpret_cast<const float2*>(line);
-          const float2 high = *reinterpret_cast<const float2*>(line + 8);
-          const float p0 = probability_of(low.x, peak[half]);
-          const float p1 = probability_of(low.y, peak[half]);
-          const float p2 = probability_of(high.x, peak[half]);
-          const float p3 = probability_of(high.y, peak[half]);
-          denominator[half] += (p0 + p1) + (p2 + p3);
-          a[half] = pack(p0, p1);
-          a[half + 2] = pack(p2, p3);
+    const bf16* line0 = row_at(probabilities, local * p.heads + min(head0 + g, p.heads - 1), places.all) + t * 2;
+    const bf16* line1 = row_at(probabilities, local * p.heads + min(head0 + g + 8, p.heads - 1), places.all) + t * 2;
+    float total[kTileColumns / 8][4] = {};
+    for (std::int32_t split = is_alone ? blockIdx.z : 0; split < (is_alone ? static_cast<std::int32_t>(blockIdx.z) + 1 : kSplits);
+         ++split) {
+      float acc[kTileColumns / 8][4] = {};
+      for (std::int32_t tile = split * tiles / kSplits; tile < (split + 1) * tiles / kSplits; ++tile) {
+        if (!find_records(p, places, r, tile, records)) {
+          continue;
         }
+        load_keys(p, records, column0, width, kStride, keys);
 #pragma unroll
-        for (int c = 0; c < kTileColumns; c += 16) {
-          if (c < width) {
-            // Rows k + lane % 16, columns c and c + 8.
-            const uint4 b = load_transposed(keys + (k + lane % 16) * kStride + c + lane / 16 * 8);
-            multiply(acc[c / 8], a, b.x, b.y);
-            multiply(acc[c / 8 + 1], a, b.z, b.w);
+        for (int k = 0; k < kTileKeys; k += 16) {
+          const std::int32_t place = tile * kTileKeys + k;
+          const unsigned a[4] = {*reinterpret_cast<const unsigned*>(line0 + place), *reinterpret_cast<const unsigned*>(line1 + place),
+                                 *reinterpret_cast<const unsigned*>(line0 + place + 8),
+                                 *reinterpret_cast<const unsigned*>(line1 + place + 8)};
+#pragma unroll
+          for (int c = 0; c < kTileColumns; c += 16) {
+            if (c < width) {
+              // Rows k + lane % 16, columns c and c + 8.
+              const uint4 b = load_transposed(keys + (k + lane % 16) * kStride + c + lane / 16 * 8);
+              multiply(acc[c / 8], a, b.x, b.y);
+              multiply(acc[c / 8 + 1], a, b.z, b.w);
+            }
           }
         }
+        __syncthreads();
       }
-      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < kTileColumns / 8 * 4; ++i) {
+        (&total[0][0])[i] += (&acc[0][0])[i];
+      }
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      denominator[half] += __shfl_xor_sync(kWholeWarp, denominator[half], 1);
-      denominator[half] += __shfl_xor_sync(kWholeWarp, denominator[half], 2);
       const std::int32_t head = head0 + g + half * 8;
       if (head >= p.heads) {
         continue;
       }
-      const bool has_keys = peak[half] != -INFINITY || denominator[half] != 0.0F;
-      const float sum = has_keys ? denominator[half] + expf(p.sink[head] - peak[half]) : 1.0F;
+      const float sum = denominators[local * p.heads + head];
 #pragma unroll
       for (int c = 0; c < kTileColumns; c += 8) {
         if (c < width) {
-          bf16* out = row_at(o, r * p.heads + head, d) + column0 + c + t * 2;
-          out[0] = to_bf16(acc[c / 8][half * 2] / sum);
-          out[1] = to_bf16(acc[c / 8][half * 2 + 1] / sum);
+          const std::int32_t column = column0 + c + t * 2;
+          const float low = total[c / 8][half * 2];
+          const float high = total[c / 8][half * 2 + 1];
+          if (is_alone) {
+            *reinterpret_cast<float2*>(row_at(partials, (local * kSplits + blockIdx.z) * p.heads + head, d) + column) = {low, high};
+          } else {
+            bf16* out = row_at(o, r * p.heads + head, d) + column;
+            out[0] = to_bf16(low / sum);
+            out[1] = to_bf16(high / sum);
+          }
         }
       }
     }
+  }
+}
+
+/// Adds the runs of one head of a row up: o = sum / denominator.
+__global__ void add_splits_kernel(AttendParams p, std::int64_t first_row, const float* partials, const float* denominators, bf16* o) {
+  const std::int64_t local = blockIdx.x / p.heads;
+  const std::int64_t head = blockIdx.x % p.heads;
+  for (std::int32_t c = threadIdx.x; c < p.head_dim; c += blockDim.x) {
+    float sum = 0;
+#pragma unroll
+    for (int split = 0; split < kSplits; ++split) {
+      sum += row_at(partials, (local * kSplits + split) * p.heads + head, p.head_dim)[c];
+    }
+    row_at(o, (first_row + local) * p.heads + head, p.head_dim)[c] = to_bf16(sum / denominators[local * p.heads + head]);
   }
 }
 
@@ -286,16 +339,47 @@ __global__ void finish_kernel(AttendParams p, bf16* o) {
 
 }  // namespace
 
-std::int64_t attend_scores_per_row(const AttendParams& p) { return static_cast<std::int64_t>(p.heads) * places_of(p).all; }
+namespace {
 
-void attend_rows(const AttendParams& p, std::int64_t first_row, std::int64_t rows, float* scores, bf16* o, cudaStream_t stream) {
+constexpr std::int64_t kFewRows = 16;  ///< up to here runs of keys go to blocks of their own
+
+/// Scratch of one call, in floats a row: scores, probabilities, denominators and, for few rows, runs.
+struct AttendScratch {
+  std::int64_t scores, probabilities, denominators, partials;
+  [[nodiscard]] std::int64_t all() const { return scores + probabilities + denominators + partials; }
+};
+
+AttendScratch scratch_of(const AttendParams& p) {
+  const std::int64_t line = static_cast<std::int64_t>(p.heads) * places_of(p).all;
+  constexpr std::int32_t kAligned = 4;
+  return {line, line / 2, round_up(p.heads, kAligned),
+          p.rows.num_rows <= kFewRows ? static_cast<std::int64_t>(kSplits) * p.heads * p.head_dim : 0};
+}
+
+}  // namespace
+
+std::int64_t attend_scratch_per_row(const AttendParams& p) { return scratch_of(p).all(); }
+
+void attend_rows(const AttendParams& p, std::int64_t first_row, std::int64_t rows, float* scratch, bf16* o, cudaStream_t stream) {
   const Places places = places_of(p);
+  const AttendScratch sizes = scratch_of(p);
+  float* scores = scratch;
+  auto* probabilities = reinterpret_cast<bf16*>(scores + rows * sizes.scores);
+  float* denominators = scores + rows * (sizes.scores + sizes.probabilities);
+  float* partials = denominators + rows * sizes.denominators;
+  const auto count = static_cast<unsigned>(rows);
   const std::size_t key_bytes = static_cast<std::size_t>(kTileKeys) * static_cast<std::size_t>(p.head_dim + 8) * sizeof(bf16);
   cudaFuncSetAttribute(score_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(key_bytes));
-  score_kernel<<<dim3(static_cast<unsigned>(places.all / kTileKeys), static_cast<unsigned>(rows)), kThreads, key_bytes, stream>>>(
-      p, first_row, scores);
-  const dim3 grid(static_cast<unsigned>((p.head_dim + kTileColumns - 1) / kTileColumns), static_cast<unsigned>(rows));
-  output_kernel<<<grid, kThreads, 0, stream>>>(p, first_row, scores, o);
+  score_kernel<<<dim3(static_cast<unsigned>(places.all / kTileKeys), count), kThreads, key_bytes, stream>>>(p, first_row, scores);
+  const std::int64_t lines = rows * p.heads;
+  softmax_kernel<<<static_cast<unsigned>((lines + kWarps - 1) / kWarps), kThreads, 0, stream>>>(p, scores, probabilities, denominators,
+                                                                                                lines);
+  const unsigned splits = sizes.partials > 0 ? kSplits : 1;
+  const dim3 grid(static_cast<unsigned>((p.head_dim + kTileColumns - 1) / kTileColumns), count, splits);
+  output_kernel<<<grid, kThreads, 0, stream>>>(p, first_row, probabilities, denominators, partials, o);
+  if (splits > 1) {
+    add_splits_kernel<<<static_cast<unsigned>(lines), kThreads, 0, stream>>>(p, first_row, partials, denominators, o);
+  }
 }
 
 void attend_finish(const AttendParams& p, bf16* o, cudaStream_t stream) {

@@ -48,9 +48,9 @@ std::int64_t index_scores_per_row(const IndexSelectParams&);  ///< floats of scr
 void index_select(const IndexSelectParams&, std::int64_t first_row, std::int64_t rows, void* queries, float* scores, cudaStream_t);
 
 // attention.cu
-std::int64_t attend_scores_per_row(const AttendParams&);  ///< floats of scratch
+std::int64_t attend_scratch_per_row(const AttendParams&);  ///< floats of scratch
 /// Attention before the inverse rotation, for some rows: o [num_rows, heads, head_dim].
-void attend_rows(const AttendParams&, std::int64_t first_row, std::int64_t rows, float* scores, bf16* o, cudaStream_t);
+void attend_rows(const AttendParams&, std::int64_t first_row, std::int64_t rows, float* scratch, bf16* o, cudaStream_t);
 /// Inverse rotation and Q8 of all rows; o may be p.o.
 void attend_finish(const AttendParams&, bf16* o, cudaStream_t);
 

@@ -10,7 +10,7 @@ namespace deepinfer::cuda {
 namespace {
 
 constexpr int kSortThreads = 1024;
-constexpr int kMaxExperts = 1024;
+constexpr int kMaxExperts = kSortThreads;
 
 // --- routing ------------------------------------------------------------------------------------------------------
 
@@ -36,19 +36,21 @@ __global__ void select_experts_kernel(RouteParams p, const float* logits) {
   bool finite = true;
   for (std::int32_t e = lane; e < p.num_experts; e += 32) {
     const float logit = logits[r * p.num_experts + e];
-    scores[e] = fabsf(static_cast<float>(sqrt(softplus(logit))));  // the sign of NaN must not look like a mark
+    scores[e] = static_cast<float>(sqrt(softplus(logit)));
     const float value = scores[e] + bias[e];
     biased[e] = isnan(value) ? -INFINITY : value;
     finite = finite && isfinite(logit);
   }
   finite = __all_sync(kWholeWarp, finite);
   __syncwarp();
-  // The best of what is left, top_k times; chosen ids are marked by their sign bit in scores, which are positive otherwise.
+  // The best of what is left, top_k times. A lane owns experts lane, lane + 32, … and marks the chosen ones in a word.
+  unsigned chosen = 0;
+  double sum = 1e-20;
   for (std::int32_t i = 0; i < p.top_k; ++i) {
     float best = -INFINITY;
     std::int32_t best_id = p.num_experts;
     for (std::int32_t e = lane; e < p.num_experts; e += 32) {
-      if (!signbit(scores[e]) && (best_id == p.num_experts || is_better(biased[e], e, best, best_id))) {
+      if ((chosen >> e / 32 & 1U) == 0 && (best_id == p.num_experts || is_better(biased[e], e, best, best_id))) {
         best = biased[e];
         best_id = e;
       }
@@ -61,23 +63,25 @@ __global__ void select_experts_kernel(RouteParams p, const float* logits) {
         best_id = other_id;
       }
     }
-    if (lane == 0) {
-      scores[best_id] = copysignf(scores[best_id], -1.0F);
-    }
-    __syncwarp();
+    chosen |= best_id % 32 == lane ? 1U << best_id / 32 : 0U;
   }
-  if (lane == 0) {
-    double sum = 1e-20;
-    for (std::int32_t e = 0; e < p.num_experts; ++e) {
-      sum += signbit(scores[e]) ? fabsf(scores[e]) : 0.0F;
-    }
-    std::int32_t count = 0;
-    for (std::int32_t e = 0; e < p.num_experts; ++e) {
-      if (signbit(scores[e])) {
-        p.expert[r * p.top_k + count] = e;
-        p.expert_weight[r * p.top_k + count] = finite ? static_cast<float>(fabsf(scores[e]) / sum * p.routed_scaling) : NAN;
-        ++count;
+  // Ascending ids: word by word of 32 experts.
+  for (int pass = 0; pass < 2; ++pass) {  // the sum of the chosen scores first
+    std::int32_t before = 0;
+    for (std::int32_t word = 0; word * 32 < p.num_experts; ++word) {
+      const bool is_chosen = (chosen >> word & 1U) != 0;
+      const unsigned mask = __ballot_sync(kWholeWarp, is_chosen);
+      if (pass == 0) {
+        for (unsigned left = mask; left != 0; left &= left - 1) {
+          sum += scores[word * 32 + __ffs(static_cast<int>(left)) - 1];
+        }
+      } else if (is_chosen) {
+        const std::int32_t e = word * 32 + lane;
+        const std::int64_t place = r * p.top_k + before + __popc(mask & ((1U << lane) - 1U));
+        p.expert[place] = e;
+        p.expert_weight[place] = finite ? static_cast<float>(scores[e] / sum * p.routed_scaling) : NAN;
       }
+      before += __popc(mask);
     }
   }
 }
@@ -124,30 +128,49 @@ MoeScratch lay_out(const MoeParams& p, std::uint8_t* base, std::size_t& end) {
   return s;
 }
 
-/// One block: counts, offsets, tiles and places of all pairs.
+/// Exclusive sum over the threads of a block of kSortThreads.
+__device__ std::int32_t scan(std::int32_t value, std::int32_t* shared) {
+  const std::int32_t lane = threadIdx.x % 32;
+  std::int32_t sum = value;
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const std::int32_t other = __shfl_up_sync(kWholeWarp, sum, offset);
+    sum += lane >= offset ? other : 0;
+  }
+  if (lane == 31) {
+    shared[threadIdx.x / 32] = sum;
+  }
+  __syncthreads();
+  std::int32_t before = 0;
+  for (std::int32_t warp = 0; warp < static_cast<std::int32_t>(threadIdx.x / 32); ++warp) {
+    before += shared[warp];
+  }
+  __syncthreads();
+  return before + sum - value;
+}
+
+/// One block, a thread an expert: counts, offsets, tiles and places of all pairs.
 __global__ void sort_pairs_kernel(MoeParams p, MoeScratch s, std::int32_t tile_columns) {
   __shared__ std::int32_t cursor[kMaxExperts];
   __shared__ std::int32_t count[kMaxExperts];
+  __shared__ std::int32_t warps[kSortThreads / 32];
   const std::int32_t pairs = p.num_rows * p.top_k;
-  for (std::int32_t e = threadIdx.x; e < p.num_experts; e += kSortThreads) {
-    count[e] = 0;
-  }
+  const std::int32_t e = threadIdx.x;
+  count[e] = 0;
   __syncthreads();
   for (std::int32_t i = threadIdx.x; i < pairs; i += kSortThreads) {
     atomicAdd(&count[p.expert[i]], 1);
   }
   __syncthreads();
-  if (threadIdx.x == 0) {
-    std::int32_t first = 0;
-    std::int32_t tiles = 0;
-    for (std::int32_t e = 0; e < p.num_experts; ++e) {
-      cursor[e] = first;
-      for (std::int32_t done = 0; done < count[e]; done += tile_columns) {
-        s.tiles[tiles++] = make_int4(e, first + done, min(tile_columns, count[e] - done), 0);
-      }
-      first += count[e];
-    }
-    *s.num_tiles = tiles;
+  const std::int32_t first = scan(count[e], warps);
+  const std::int32_t tiles = (count[e] + tile_columns - 1) / tile_columns;
+  const std::int32_t first_tile = scan(tiles, warps);
+  cursor[e] = first;
+  for (std::int32_t tile = 0; tile < tiles; ++tile) {
+    const std::int32_t done = tile * tile_columns;
+    s.tiles[first_tile + tile] = make_int4(e, first + done, min(tile_columns, count[e] - done), 0);
+  }
+  if (e + 1 == kSortThreads) {
+    *s.num_tiles = first_tile + tiles;
   }
   __syncthreads();
   for (std::int32_t i = threadIdx.x; i < pairs; i += kSortThreads) {
