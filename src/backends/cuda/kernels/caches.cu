@@ -7,12 +7,12 @@ namespace {
 
 __global__ void window_rows_kernel(WindowRowsParams p) {
   extern __shared__ bf16 row[];
-  __shared__ double sums[kBlockThreads / 32];
+  __shared__ double sums[kRowWarps];
   const std::int64_t r = blockIdx.x;
   norm_row(row_at(p.x, r, p.head_dim), p.weight, p.head_dim, p.norm_eps, row, sums);
   rotate_row(row, p.head_dim, p.rope_dim, p.rope, r);
   std::uint8_t* record = row_at(p.own, r, window_record_bytes(p.head_dim));
-  for (std::int32_t c = threadIdx.x; c < p.head_dim; c += kBlockThreads) {
+  for (std::int32_t c = threadIdx.x; c < p.head_dim; c += kRowThreads) {
     store_q8(row[c], c, record, record + p.head_dim);
   }
 }
@@ -75,7 +75,7 @@ __global__ void store_tail_kernel(CompressPairsParams p) {
 
 __global__ void store_index_keys_kernel(StoreIndexKeysParams p) {
   extern __shared__ bf16 key[];
-  __shared__ double sums[kBlockThreads / 32];
+  __shared__ double sums[kRowWarps];
   const std::int64_t r = blockIdx.x;
   if (p.row_place[r] < 0) {
     return;
@@ -88,7 +88,7 @@ __global__ void store_index_keys_kernel(StoreIndexKeysParams p) {
   const std::int64_t place = p.row_place[r] % p.rows_per_block;
   std::uint8_t* codes = p.keys + block * p.rows_per_block * index_key_bytes(p.index_dim);
   std::uint8_t* scales = codes + static_cast<std::int64_t>(p.rows_per_block) * code_bytes;
-  for (std::int32_t c = threadIdx.x; c < p.index_dim; c += kBlockThreads) {
+  for (std::int32_t c = threadIdx.x; c < p.index_dim; c += kRowThreads) {
     store_q4_index(key[c], c, codes + place * code_bytes, scales + place * scale_bytes);
   }
 }
@@ -113,7 +113,7 @@ __global__ void store_compressed_kernel(StoreCompressedParams p) {
 }  // namespace
 
 void window_rows(const WindowRowsParams& p, cudaStream_t stream) {
-  window_rows_kernel<<<p.num_rows, kBlockThreads, p.head_dim * sizeof(bf16), stream>>>(p);
+  window_rows_kernel<<<p.num_rows, kRowThreads, p.head_dim * sizeof(bf16), stream>>>(p);
 }
 
 void store_ring(const StoreRingParams& p, cudaStream_t stream) {
@@ -130,7 +130,7 @@ void compress_pairs(const CompressPairsParams& p, cudaStream_t stream) {
 }
 
 void store_index_keys(const StoreIndexKeysParams& p, cudaStream_t stream) {
-  store_index_keys_kernel<<<p.num_rows, kBlockThreads, p.index_dim * sizeof(bf16), stream>>>(p);
+  store_index_keys_kernel<<<p.num_rows, kRowThreads, p.index_dim * sizeof(bf16), stream>>>(p);
 }
 
 void store_compressed(const StoreCompressedParams& p, cudaStream_t stream) {

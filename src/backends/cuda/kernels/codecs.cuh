@@ -19,7 +19,11 @@ __device__ __forceinline__ T* row_at(T* base, std::int64_t row, std::int64_t wid
 /// One rounding, as the reference rounds: the double to float first, then to bf16.
 __device__ __forceinline__ bf16 round_bf16(double x) { return to_bf16(static_cast<float>(x)); }
 
-/// Sum over the threads of a block of kBlockThreads in a fixed tree; every thread gets it. `shared`: 8 doubles.
+/// Threads of a block that owns a row and has to reduce over it: enough for one row alone not to take long.
+inline constexpr int kRowThreads = 1024;
+inline constexpr int kRowWarps = kRowThreads / 32;
+
+/// Sum over the threads of a block of kRowThreads in a fixed tree; every thread gets it. `shared`: kRowWarps doubles.
 __device__ __forceinline__ double block_sum(double value, double* shared) {
   for (int offset = 16; offset > 0; offset /= 2) {
     value += __shfl_xor_sync(kWholeWarp, value, offset);
@@ -28,9 +32,9 @@ __device__ __forceinline__ double block_sum(double value, double* shared) {
     shared[threadIdx.x / 32] = value;
   }
   __syncthreads();
-  double sum = shared[0];
-  for (int warp = 1; warp < kBlockThreads / 32; ++warp) {
-    sum += shared[warp];
+  double sum = shared[threadIdx.x % 32];
+  for (int offset = 16; offset > 0; offset /= 2) {
+    sum += __shfl_xor_sync(kWholeWarp, sum, offset);
   }
   __syncthreads();
   return sum;
@@ -104,15 +108,15 @@ __device__ __forceinline__ void rotate_row(bf16* row, std::int32_t width, std::i
   __syncthreads();
 }
 
-/// y = rms(x; weight) over `width` values, block-wide with kBlockThreads threads; y is shared memory and may be x. Ends with a barrier.
+/// y = rms(x; weight) over `width` values, block-wide with kRowThreads threads; y is shared memory and may be x. Ends with a barrier.
 __device__ __forceinline__ void norm_row(const bf16* x, const bf16* weight, std::int32_t width, float eps, bf16* y, double* shared) {
   double sum = 0;
-  for (std::int32_t i = threadIdx.x; i < width; i += kBlockThreads) {
+  for (std::int32_t i = threadIdx.x; i < width; i += kRowThreads) {
     const double value = to_float(x[i]);
     sum += value * value;
   }
   const double inverse = 1.0 / sqrt(block_sum(sum, shared) / width + eps);
-  for (std::int32_t i = threadIdx.x; i < width; i += kBlockThreads) {
+  for (std::int32_t i = threadIdx.x; i < width; i += kRowThreads) {
     y[i] = round_bf16(to_float(weight[i]) * (to_float(x[i]) * inverse));
   }
   __syncthreads();

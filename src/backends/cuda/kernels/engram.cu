@@ -28,7 +28,7 @@ __device__ double gate_of(double dot) {
 
 /// One block a stream of a row.
 __global__ void engram_gate_kernel(EngramGateParams p) {
-  __shared__ double sums[kBlockThreads / 32];
+  __shared__ double sums[kRowWarps];
   const std::int64_t r = blockIdx.x;
   const std::int32_t s = blockIdx.y;
   if (p.is_image != nullptr && p.is_image[r] != 0) {
@@ -41,7 +41,7 @@ __global__ void engram_gate_kernel(EngramGateParams p) {
   double dot = 0;
   double h_square = 0;
   double key_square = 0;
-  for (std::int32_t c = threadIdx.x; c < p.hidden; c += kBlockThreads) {
+  for (std::int32_t c = threadIdx.x; c < p.hidden; c += kRowThreads) {
     const double a = to_float(h[c]);
     const double b = to_float(key[c]);
     const double weight = static_cast<double>(to_float(row_at(p.q_weight, s, p.hidden)[c])) * to_float(row_at(p.k_weight, s, p.hidden)[c]);
@@ -54,7 +54,7 @@ __global__ void engram_gate_kernel(EngramGateParams p) {
   key_square = block_sum(key_square, sums);
   const double norms = sqrt(h_square / p.hidden + p.norm_eps) * sqrt(key_square / p.hidden + p.norm_eps);
   const double gate = gate_of(dot / norms / sqrt(static_cast<double>(p.hidden)));
-  for (std::int32_t c = threadIdx.x; c < p.hidden; c += kBlockThreads) {
+  for (std::int32_t c = threadIdx.x; c < p.hidden; c += kRowThreads) {
     h[c] = round_bf16(to_float(h[c]) + gate * to_float(value[c]));
   }
 }
@@ -64,7 +64,7 @@ __global__ void engram_gate_kernel(EngramGateParams p) {
 void engram_gather(const EngramGatherParams& p, cudaStream_t stream) { engram_gather_kernel<<<p.num_rows * p.columns, 64, 0, stream>>>(p); }
 
 void engram_gate(const EngramGateParams& p, cudaStream_t stream) {
-  engram_gate_kernel<<<dim3(p.num_rows, p.streams), kBlockThreads, 0, stream>>>(p);
+  engram_gate_kernel<<<dim3(p.num_rows, p.streams), kRowThreads, 0, stream>>>(p);
 }
 
 }  // namespace deepinfer::cuda

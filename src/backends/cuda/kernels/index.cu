@@ -9,7 +9,7 @@ namespace deepinfer::cuda {
 namespace {
 
 constexpr int kScoreThreads = 128;
-constexpr int kSelectThreads = 512;
+constexpr int kSelectThreads = 1024;
 constexpr int kMaxScaleBlocks = 8;  // index_dim <= 256
 
 __host__ __device__ std::int32_t scale_blocks(const IndexSelectParams& p) { return p.index_dim / kQ4IndexGroup; }
@@ -211,14 +211,36 @@ __global__ __launch_bounds__(kSelectThreads) void select_kernel(IndexSelectParam
       }
     }
     __syncthreads();
-    if (threadIdx.x == 0) {
-      std::int32_t above = 0;
-      int digit = 255;
-      while (digit > 0 && above + histogram[digit] < left) {
-        above += histogram[digit--];
+    // The largest digit that, with those above it, has as many as are still wanted; a warp adds eight digits a lane.
+    if (threadIdx.x < 32) {
+      const std::int32_t lane = threadIdx.x;
+      std::int32_t own[8];
+      std::int32_t sum = 0;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {  // lane 0 owns digits 255 … 248
+        own[i] = histogram[255 - lane * 8 - i];
+        sum += own[i];
       }
-      found_digit = static_cast<unsigned>(digit);
-      found_above = above;
+      std::int32_t up_to = sum;
+      for (int offset = 1; offset < 32; offset *= 2) {
+        const std::int32_t other = __shfl_up_sync(kWholeWarp, up_to, offset);
+        up_to += lane >= offset ? other : 0;
+      }
+      const unsigned enough = __ballot_sync(kWholeWarp, up_to >= left);
+      const std::int32_t owner = enough == 0 ? 31 : __ffs(static_cast<int>(enough)) - 1;
+      if (lane == owner) {
+        std::int32_t above = up_to - sum;
+        std::int32_t digit = 255 - lane * 8;
+#pragma unroll
+        for (int i = 0; i < 7; ++i) {
+          if (digit == 255 - lane * 8 - i && above + own[i] < left) {
+            above += own[i];
+            --digit;
+          }
+        }
+        found_digit = static_cast<unsigned>(digit);
+        found_above = above;
+      }
     }
     __syncthreads();
     prefix |= found_digit << shift;

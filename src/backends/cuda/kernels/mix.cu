@@ -11,6 +11,7 @@ constexpr std::int32_t kManyRows = 16;  // a block, when there are many: each li
 constexpr std::int32_t kWarps = kBlockThreads / 32;
 constexpr std::int32_t kVector = 4;  // neighbouring values a lane takes at once
 constexpr std::int32_t kMaxStreams = 8;
+constexpr std::int32_t kUsualStreams = 4;
 
 /// Dot products of a row, and its sum of squares behind them.
 __host__ __device__ constexpr std::int32_t num_sums(std::int32_t streams) { return (2 + streams) * streams + 1; }
@@ -67,40 +68,42 @@ __global__ __launch_bounds__(kBlockThreads) void mix_parts_kernel(MixParams p, d
 __device__ double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 
 /// Sinkhorn normalisation of a matrix whose row i is `row` of lane i; the softmax counts as the first row step. Sums run as written.
-__device__ void sinkhorn(double (&row)[kMaxStreams], std::int32_t streams, std::int32_t iterations, double eps) {
+template <std::int32_t kMost>
+__device__ void sinkhorn(double (&row)[kMost], std::int32_t streams, std::int32_t iterations, double eps) {
   double peak = row[0];
   for (std::int32_t j = 1; j < streams; ++j) {
     peak = row[j] > peak ? row[j] : peak;
   }
   double sum = 0;
 #pragma unroll
-  for (std::int32_t j = 0; j < kMaxStreams; ++j) {
+  for (std::int32_t j = 0; j < kMost; ++j) {
     row[j] = j < streams ? exp(row[j] - peak) : 0.0;
     sum += row[j];
   }
 #pragma unroll
-  for (std::int32_t j = 0; j < kMaxStreams; ++j) {
+  for (std::int32_t j = 0; j < kMost; ++j) {
     row[j] = j < streams ? row[j] / sum + eps : 0.0;
   }
   for (std::int32_t iteration = 0; iteration < iterations; ++iteration) {
     if (iteration > 0) {
       sum = eps;
 #pragma unroll
-      for (std::int32_t j = 0; j < kMaxStreams; ++j) {
+      for (std::int32_t j = 0; j < kMost; ++j) {
         sum += row[j];
       }
       const double inverse = 1.0 / sum;
 #pragma unroll
-      for (std::int32_t j = 0; j < kMaxStreams; ++j) {
+      for (std::int32_t j = 0; j < kMost; ++j) {
         row[j] *= inverse;
       }
     }
 #pragma unroll
-    for (std::int32_t j = 0; j < kMaxStreams; ++j) {
+    for (std::int32_t j = 0; j < kMost; ++j) {
       if (j < streams) {
         sum = eps;
-        for (std::int32_t i = 0; i < streams; ++i) {
-          sum += __shfl_sync(kWholeWarp, row[j], i);
+#pragma unroll
+        for (std::int32_t i = 0; i < kMost; ++i) {
+          if (i < streams) sum += __shfl_sync(kWholeWarp, row[j], i);
         }
         row[j] *= 1.0 / sum;
       }
@@ -108,12 +111,13 @@ __device__ void sinkhorn(double (&row)[kMaxStreams], std::int32_t streams, std::
   }
 }
 
-/// One warp a row: lane n adds up sum n, n + 32, …; lane i then owns stream i and row i of the matrix.
+/// One warp a row: lane n adds up sum n, n + 32, …; lane i then owns stream i and row i of the matrix. At most kMost streams.
+template <std::int32_t kMost>
 __global__ void mix_finish_kernel(MixParams p, const double* partials) {
   __shared__ double totals[(2 + kMaxStreams) * kMaxStreams + 1];
   const std::int64_t r = blockIdx.x;
   const std::int32_t lane = threadIdx.x;
-  const std::int32_t streams = p.streams;
+  const std::int32_t streams = kMost == kUsualStreams ? kUsualStreams : p.streams;
   const std::int32_t sums = num_sums(streams);
   for (std::int32_t n = lane; n < sums; n += 32) {
     const double* parts = partials + (r * sums + n) * kParts;
@@ -127,9 +131,9 @@ __global__ void mix_finish_kernel(MixParams p, const double* partials) {
   __syncwarp();
   const double inverse = 1.0 / sqrt(totals[sums - 1] / (streams * p.hidden) + p.norm_eps);
   const std::int32_t i = min(lane, streams - 1);
-  double row[kMaxStreams];
+  double row[kMost];
 #pragma unroll
-  for (std::int32_t j = 0; j < kMaxStreams; ++j) {
+  for (std::int32_t j = 0; j < kMost; ++j) {
     const std::int32_t n = 2 * streams + i * streams + min(j, streams - 1);
     row[j] = totals[n] * inverse * p.scale[2] + p.base[n];
   }
@@ -140,7 +144,7 @@ __global__ void mix_finish_kernel(MixParams p, const double* partials) {
   p.pre[r * streams + i] = static_cast<float>(sigmoid(totals[i] * inverse * p.scale[0] + p.base[i]) + p.mix_eps);
   p.post[r * streams + i] = static_cast<float>(2.0 * sigmoid(totals[streams + i] * inverse * p.scale[1] + p.base[streams + i]));
 #pragma unroll
-  for (std::int32_t j = 0; j < kMaxStreams; ++j) {
+  for (std::int32_t j = 0; j < kMost; ++j) {
     if (j < streams) {
       p.comb[(r * streams + i) * streams + j] = static_cast<float>(row[j]);
     }
@@ -157,7 +161,8 @@ void mix(const MixParams& p, double* partials, cudaStream_t stream) {
   } else {
     mix_parts_kernel<kManyRows><<<dim3((p.num_rows + kManyRows - 1) / kManyRows, kParts), kBlockThreads, 0, stream>>>(p, partials);
   }
-  mix_finish_kernel<<<p.num_rows, 32, 0, stream>>>(p, partials);
+  (p.streams == kUsualStreams ? mix_finish_kernel<kUsualStreams> : mix_finish_kernel<kMaxStreams>)<<<p.num_rows, 32, 0, stream>>>(p,
+                                                                                                                                  partials);
 }
 
 }  // namespace deepinfer::cuda

@@ -207,15 +207,18 @@ __global__ void activate_kernel(MoeParams p, MoeScratch s) {
 /// The sum of a row's outputs in ascending expert order, then the shared expert.
 __global__ void combine_kernel(MoeParams p, MoeScratch s) {
   const std::int64_t r = blockIdx.x;
+  const std::int32_t c = blockIdx.y * kBlockThreads + threadIdx.x;
   const std::int64_t pairs = static_cast<std::int64_t>(p.num_rows) * p.top_k;
-  for (std::int32_t c = threadIdx.x; c < p.hidden; c += kBlockThreads) {
-    double sum = 0;
-    for (std::int32_t i = 0; i < p.top_k; ++i) {
-      sum += to_float(row_at(s.out, s.place_of[r * p.top_k + i], p.hidden)[c]);
-    }
-    sum += to_float(row_at(s.out, pairs + r, p.hidden)[c]);
-    row_at(p.y, r, p.hidden)[c] = round_bf16(sum);
+  if (c >= p.hidden) {
+    return;
   }
+  double sum = 0;
+#pragma unroll 8
+  for (std::int32_t i = 0; i < p.top_k; ++i) {
+    sum += to_float(row_at(s.out, s.place_of[r * p.top_k + i], p.hidden)[c]);
+  }
+  sum += to_float(row_at(s.out, pairs + r, p.hidden)[c]);
+  row_at(p.y, r, p.hidden)[c] = round_bf16(sum);
 }
 
 /// One linear of the shared expert over all rows.
@@ -289,7 +292,7 @@ void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
   }
   shared_linear(p.shared.w2, s.act + pairs * p.intermediate, p.hidden, p.intermediate, s.out + pairs * p.hidden, p.hidden, p.num_rows,
                 stream);
-  combine_kernel<<<p.num_rows, kBlockThreads, 0, stream>>>(p, s);
+  combine_kernel<<<dim3(p.num_rows, (p.hidden + kBlockThreads - 1) / kBlockThreads), kBlockThreads, 0, stream>>>(p, s);
 }
 
 }  // namespace deepinfer::cuda

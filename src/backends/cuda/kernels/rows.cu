@@ -15,10 +15,10 @@ __global__ void embed_kernel(EmbedParams p) {
 
 __global__ void collapse_norm_kernel(CollapseNormParams p) {
   extern __shared__ bf16 x[];
-  __shared__ double sums[kBlockThreads / 32];
+  __shared__ double sums[kRowWarps];
   const std::int64_t r = blockIdx.x;
   const bf16* h = row_at(p.h, r, static_cast<std::int64_t>(p.streams) * p.hidden);
-  for (std::int32_t c = threadIdx.x; c < p.hidden; c += kBlockThreads) {
+  for (std::int32_t c = threadIdx.x; c < p.hidden; c += kRowThreads) {
     double sum = 0;
     for (std::int32_t s = 0; s < p.streams; ++s) {
       sum += static_cast<double>(p.pre[r * p.streams + s]) * to_float(row_at(h, s, p.hidden)[c]);
@@ -30,7 +30,7 @@ __global__ void collapse_norm_kernel(CollapseNormParams p) {
   }
   __syncthreads();
   norm_row(x, p.weight, p.hidden, p.norm_eps, x, sums);
-  for (std::int32_t c = threadIdx.x; c < p.hidden; c += kBlockThreads) {
+  for (std::int32_t c = threadIdx.x; c < p.hidden; c += kRowThreads) {
     row_at(p.y, r, p.hidden)[c] = x[c];
     if (p.q8.codes != nullptr) {
       store_q8(x[c], c, row_at(p.q8.codes, r, p.hidden), row_at(p.q8.scales, r, p.hidden / kQ8Group));
@@ -79,10 +79,10 @@ __global__ void mean_streams_kernel(MeanStreamsParams p) {
 
 __global__ void rms_norm_kernel(RmsNormParams p) {
   extern __shared__ bf16 y[];
-  __shared__ double sums[kBlockThreads / 32];
+  __shared__ double sums[kRowWarps];
   const std::int64_t r = blockIdx.x;
   norm_row(row_at(p.x, r, p.x_stride == 0 ? p.width : p.x_stride), p.weight, p.width, p.norm_eps, y, sums);
-  for (std::int32_t c = threadIdx.x; c < p.width; c += kBlockThreads) {
+  for (std::int32_t c = threadIdx.x; c < p.width; c += kRowThreads) {
     if (p.y != nullptr) {
       row_at(p.y, r, p.width)[c] = y[c];
     }
@@ -94,7 +94,8 @@ __global__ void rms_norm_kernel(RmsNormParams p) {
 
 __global__ void quantise_kernel(QuantiseParams p) {
   const std::int64_t r = blockIdx.x;
-  for (std::int32_t c = threadIdx.x; c < p.width; c += kBlockThreads) {
+  const std::int32_t c = blockIdx.y * kBlockThreads + threadIdx.x;
+  if (c < p.width) {  // whole groups
     store_q8(row_at(p.x, r, p.width)[c], c, row_at(p.q8.codes, r, p.width), row_at(p.q8.scales, r, p.width / kQ8Group));
   }
 }
@@ -126,7 +127,7 @@ __global__ void rotate_kernel(RotateParams p) {
 void embed(const EmbedParams& p, cudaStream_t stream) { embed_kernel<<<p.num_rows, kBlockThreads, 0, stream>>>(p); }
 
 void collapse_norm(const CollapseNormParams& p, cudaStream_t stream) {
-  collapse_norm_kernel<<<p.num_rows, kBlockThreads, p.hidden * sizeof(bf16), stream>>>(p);
+  collapse_norm_kernel<<<p.num_rows, kRowThreads, p.hidden * sizeof(bf16), stream>>>(p);
 }
 
 void expand(const ExpandParams& p, cudaStream_t stream) {
@@ -137,10 +138,12 @@ void expand(const ExpandParams& p, cudaStream_t stream) {
 void mean_streams(const MeanStreamsParams& p, cudaStream_t stream) { mean_streams_kernel<<<p.num_rows, kBlockThreads, 0, stream>>>(p); }
 
 void rms_norm(const RmsNormParams& p, cudaStream_t stream) {
-  rms_norm_kernel<<<p.num_rows, kBlockThreads, p.width * sizeof(bf16), stream>>>(p);
+  rms_norm_kernel<<<p.num_rows, kRowThreads, p.width * sizeof(bf16), stream>>>(p);
 }
 
-void quantise(const QuantiseParams& p, cudaStream_t stream) { quantise_kernel<<<p.num_rows, kBlockThreads, 0, stream>>>(p); }
+void quantise(const QuantiseParams& p, cudaStream_t stream) {
+  quantise_kernel<<<dim3(p.num_rows, (p.width + kBlockThreads - 1) / kBlockThreads), kBlockThreads, 0, stream>>>(p);
+}
 
 void rope_table(const RopeTableParams& p, cudaStream_t stream) {
   const std::int64_t count = static_cast<std::int64_t>(p.num_rows) * p.half_dim;
