@@ -13,7 +13,10 @@ namespace {
 class Binder {
  public:
   Binder(Device& device, const weights::Checkpoint& checkpoint, std::vector<Buffer>& copies)
-      : device_(device), stream_(device.make_stream()), checkpoint_(checkpoint), copies_(copies) {}
+      : device_(device), stream_(device.make_stream()), checkpoint_(checkpoint), copies_(copies) {
+    // Copies lie in large pages, which small models are faster with. What would take most of the memory stays in the mapped files.
+    reads_files_ = device.info().reads_host_memory && checkpoint.payload_bytes() > device.info().memory_bytes / 4;
+  }
 
   template <class T>
   const T* tensor(const std::string& name) {
@@ -43,7 +46,7 @@ class Binder {
   const void* place(const std::string& name) {
     const TensorView* view = checkpoint_.find(name);
     check(view != nullptr, "a validated checkpoint has every tensor of the inventory");
-    if (device_.info().reads_host_memory) {
+    if (reads_files_) {
       return view->data;  // aligned: the checkpoint sees to it
     }
     return copy(view->data, view->size_bytes());
@@ -65,6 +68,7 @@ class Binder {
   const weights::Checkpoint& checkpoint_;
   std::vector<Buffer>& copies_;
   std::size_t missing_bytes_ = 0;
+  bool reads_files_ = false;
 };
 
 MixWeights bind_mix(Binder& bind, const std::string& prefix) {

@@ -1,9 +1,11 @@
 // JPEG through libjpeg. Its errors jump: the functions that they jump out of hold no objects with destructors.
-#include <jerror.h>
-#include <jpeglib.h>
-
 #include <csetjmp>
-#include <cstdio>  // jpeglib.h needs FILE
+#include <cstdio>
+
+// clang-format off: jpeglib.h needs what <cstdio> declares
+#include <jpeglib.h>
+#include <jerror.h>
+// clang-format on
 
 #include "recipe/image/formats.h"
 
