@@ -57,7 +57,11 @@ Result<std::unique_ptr<Device>> open_device(const ModelFlags& flags) {
   } else if (name != "cuda") {
     return fail(ErrorKind::invalid_argument, "--device " + flags.device + ": give cpu, cuda or cuda:N");
   }
-  return cuda::make_device({.device = index});
+  auto device = cuda::make_device({.device = index});
+  if (!device) {
+    return fail(ErrorKind::invalid_argument, "--device " + flags.device + ": " + device.error().message + "; take --device cpu");
+  }
+  return device;
 }
 
 engine::EngineOptions engine_options(const ModelFlags& flags) {

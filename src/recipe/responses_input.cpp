@@ -60,7 +60,7 @@ class ResponsesMessages {
     return std::ranges::any_of(turn_.outputs, [](const auto& output) { return !output.has_value(); });
   }
 
-  /// Every item but an output: calls of the turn that have begun to be answered, or are followed by something else, must be answered.
+  /// Every known item but an output: calls of the turn that have begun to be answered, or are followed by something else, must be answered.
   Verdict check_answered() const {
     for (std::size_t i = 0; i < turn_.calls.size(); ++i) {
       if (!turn_.outputs[i]) {
@@ -95,7 +95,8 @@ class ResponsesMessages {
     return {};
   }
 
-  Verdict add(ResponsesUnknownItem&) { return check_answered(); }
+  /// Items of unknown types are as if they were not there: calls may still be answered behind them.
+  static Verdict add(ResponsesUnknownItem&) { return {}; }
 
   Verdict add(ResponsesMessage& item) {
     if (item.role == ResponsesRole::assistant) {
