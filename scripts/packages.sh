@@ -4,8 +4,8 @@
 say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
 
 build_packages=(ca-certificates ccache cmake g++ git libboost1.81-dev libcli11-dev libfmt-dev libhwy-dev libicu-dev libsimdjson-dev libspdlog-dev
-                ninja-build pkg-config zlib1g-dev)
-test_packages=(libbenchmark-dev libgtest-dev libssl-dev python3 python3-venv)
+                libssl-dev ninja-build pkg-config zlib1g-dev)
+test_packages=(libbenchmark-dev libgtest-dev python3 python3-venv)
 
 install_packages() {
   local missing=()

@@ -91,9 +91,25 @@ void reload_keys(const Flags& flags, server::ApiServer& server, const Log& log) 
   log.info("API keys read again");
 }
 
+/// Says what to change when the server cannot listen.
+int report_start(const Error& error) {
+  switch (error.kind) {
+    case ErrorKind::io:
+      print_error(error.message + "; choose another --port or --host");
+      return kFailed;
+    case ErrorKind::corrupt:
+      print_error(error.message + "; see --tls-cert-file and --tls-key-file");
+      return kWrongArguments;
+    default:
+      print_error(error.message + "; give --api-key-file or another --host");
+      return kWrongArguments;
+  }
+}
+
 /// Says where the server is, on stdout so that scripts can wait for it.
 void announce(const Flags& flags, const server::ApiServer& server, const server::ServedModel& model) {
-  std::printf("serving %s on http://%s:%d\n", model.name.c_str(), flags.http.address.c_str(), server.port());
+  const char* const scheme = flags.http.tls_certificate_file.empty() ? "http" : "https";
+  std::printf("serving %s on %s://%s:%d\n", model.name.c_str(), scheme, flags.http.address.c_str(), server.port());
   std::fflush(stdout);
 }
 
@@ -107,9 +123,7 @@ int serve(const Flags& flags) {
   }
   auto server = server::ApiServer::start(std::move(*options));
   if (!server) {
-    const bool is_taken = server.error().kind == ErrorKind::io;
-    print_error(server.error().message + (is_taken ? "; choose another --port or --host" : "; give --api-key-file or another --host"));
-    return is_taken ? kFailed : kWrongArguments;
+    return report_start(server.error());
   }
   auto loading = std::async(std::launch::async, [&flags, &log] { return load_served_model(flags.model, flags.served, log); });
   std::shared_ptr<const server::ServedModel> model;
@@ -197,6 +211,11 @@ void add_serve(CLI::App& app, Action& action) {
   command->add_option("--admin-key-file", flags->admin_key_file, "file with keys that may also POST /abort");
   command->add_flag("--strict-official", flags->served.strict_official,
                     "only what the official package does: no sampling extras, no n, no tool turns rendered as they were generated");
+  CLI::Option* const certificate =
+      command->add_option("--tls-cert-file", flags->http.tls_certificate_file, "PEM certificate chain: HTTPS instead of HTTP");
+  CLI::Option* const key = command->add_option("--tls-key-file", flags->http.tls_key_file, "PEM key of the certificate");
+  certificate->needs(key);
+  key->needs(certificate);
   command->add_option("--cors-origin", flags->cors_origin, "origin of web pages that may use the server, * for all");
   command->add_option("--io-threads", flags->http.num_threads, "threads for connections, parsing and rendering")
       ->check(CLI::Range(1, 256))

@@ -17,17 +17,18 @@ using boost::system::error_code;
 constexpr std::size_t kMaxDiscardedBytes = 128 << 20;
 constexpr std::chrono::milliseconds kDiscardTime{5'000};
 constexpr std::chrono::milliseconds kCancelInterval{50};
+constexpr std::chrono::milliseconds kGoodbyeTime{1'000};
 
 }  // namespace
 
 Connection::Connection(tcp::socket socket, ConnectionContext& context, std::function<void()> on_closed)
     : context_(context),
-      socket_(std::move(socket)),
-      deadline_(socket_.get_executor()),
-      wake_timer_(socket_.get_executor()),
-      reply_timer_(socket_.get_executor()),
+      stream_(std::move(socket), context.tls.get()),
+      deadline_(stream_.get_executor()),
+      wake_timer_(stream_.get_executor()),
+      reply_timer_(stream_.get_executor()),
       buffer_(context.options.max_header_bytes + kReadBytes + kMaxPipelinedBytes),
-      gate_(std::make_shared<TaskGate>([executor = socket_.get_executor()](Task task) { asio::post(executor, std::move(task)); })),
+      gate_(std::make_shared<TaskGate>([executor = stream_.get_executor()](Task task) { asio::post(executor, std::move(task)); })),
       on_closed_(std::move(on_closed)) {}
 
 Connection::~Connection() {
@@ -37,13 +38,13 @@ Connection::~Connection() {
 
 void Connection::start() {
   asio::co_spawn(
-      socket_.get_executor(), [self = shared_from_this()] { return self->run(); }, asio::detached);
+      stream_.get_executor(), [self = shared_from_this()] { return self->run(); }, asio::detached);
 }
 
 void Connection::notice_drain() {
   gate_->post([self = shared_from_this()] {
     if (self->is_idle_) {
-      self->socket_.cancel(self->ignored_);
+      self->stream_.socket().cancel(self->ignored_);
     }
   });
 }
@@ -57,17 +58,18 @@ void Connection::abandon() {
 }
 
 void Connection::set_socket_options() {
-  socket_.set_option(tcp::no_delay(true), ignored_);
+  stream_.socket().set_option(tcp::no_delay(true), ignored_);
   if (context_.options.send_buffer_bytes > 0) {
-    socket_.set_option(tcp::socket::send_buffer_size(context_.options.send_buffer_bytes), ignored_);
+    stream_.socket().set_option(tcp::socket::send_buffer_size(context_.options.send_buffer_bytes), ignored_);
   }
 }
 
 asio::awaitable<void> Connection::run() {
   set_socket_options();
-  const tcp::endpoint peer = socket_.remote_endpoint(ignored_);
+  const bool is_ready = !stream_.is_tls() || co_await shake_hands();
+  const tcp::endpoint peer = stream_.socket().remote_endpoint(ignored_);
   remote_ = peer.address().to_string();
-  Next next = Next::serve_another;
+  Next next = is_ready ? Next::serve_another : Next::close;
   while (next == Next::serve_another) {
     const bool has_request = co_await wait_for_first_byte();
     if (!has_request) {
@@ -84,8 +86,26 @@ asio::awaitable<void> Connection::run() {
     co_await discard_input();
   }
   close_gate();
-  socket_.shutdown(tcp::socket::shutdown_both, ignored_);
-  socket_.close(ignored_);
+  if (stream_.is_tls() && is_ready) {
+    co_await say_goodbye();
+  }
+  stream_.socket().shutdown(tcp::socket::shutdown_both, ignored_);
+  stream_.socket().close(ignored_);
+}
+
+asio::awaitable<bool> Connection::shake_hands() {
+  error_code error;
+  arm(context_.options.header_timeout);
+  co_await stream_.async_handshake(with(error));
+  disarm();
+  co_return !error;
+}
+
+/// Tells the peer that nothing was cut off.
+asio::awaitable<void> Connection::say_goodbye() {
+  arm(kGoodbyeTime);
+  co_await stream_.async_shutdown(with(ignored_));
+  disarm();
 }
 
 /// Cancels what the socket is doing when `time` has passed, again and again until disarm(): a read that consists of several
@@ -98,7 +118,7 @@ void Connection::arm(Milliseconds time) {
     if (!error && connection && connection->deadline_.expiry() <= std::chrono::steady_clock::now()) {
       connection->arm(kCancelInterval);
       connection->timed_out_ = true;
-      connection->socket_.cancel(connection->ignored_);
+      connection->stream_.socket().cancel(connection->ignored_);
     }
   });
 }
@@ -126,7 +146,7 @@ asio::awaitable<bool> Connection::wait_for_first_byte() {
   is_idle_ = true;
   arm(context_.options.idle_timeout);
   error_code error;
-  const std::size_t size = co_await socket_.async_read_some(buffer_.prepare(kReadBytes), with(error));
+  const std::size_t size = co_await stream_.async_read_some(buffer_.prepare(kReadBytes), with(error));
   disarm();
   is_idle_ = false;
   buffer_.commit(size);
@@ -134,13 +154,13 @@ asio::awaitable<bool> Connection::wait_for_first_byte() {
 }
 
 asio::awaitable<void> Connection::discard_input() {
-  socket_.shutdown(tcp::socket::shutdown_send, ignored_);
+  stream_.socket().shutdown(tcp::socket::shutdown_send, ignored_);
   arm(kDiscardTime);
   std::vector<char> bytes(kReadBytes);
   std::size_t discarded = 0;
   error_code error;
   while (!error && !timed_out_ && discarded < kMaxDiscardedBytes) {
-    discarded += co_await socket_.async_read_some(asio::buffer(bytes), with(error));
+    discarded += co_await stream_.async_read_some(asio::buffer(bytes), with(error));
   }
   disarm();
 }

@@ -18,6 +18,7 @@
 #include <string>
 
 #include "server/http_server.h"
+#include "server/peer_stream.h"
 
 namespace deepinfer::server {
 
@@ -25,7 +26,8 @@ namespace deepinfer::server {
 struct ConnectionContext {
   HttpOptions options;
   HttpHandler handler;
-  std::atomic<std::size_t> body_bytes = 0;  ///< of bodies being received
+  std::unique_ptr<boost::asio::ssl::context> tls = nullptr;  ///< null: plain HTTP
+  std::atomic<std::size_t> body_bytes = 0;                   ///< of bodies being received
   std::atomic<bool> draining = false;
 };
 
@@ -64,6 +66,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // connection.cpp: life, deadlines, waiting
   Awaitable<void> run();
   void set_socket_options();
+  Awaitable<bool> shake_hands();
+  Awaitable<void> say_goodbye();
   void arm(Milliseconds time);
   void disarm();
   void wake() { wake_timer_.cancel(); }
@@ -93,7 +97,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   [[nodiscard]] bool keeps_alive_after_reply() const { return client_keeps_alive_ && !context_.draining; }
 
   ConnectionContext& context_;
-  boost::asio::ip::tcp::socket socket_;
+  PeerStream stream_;
   boost::asio::steady_timer deadline_;
   boost::asio::steady_timer wake_timer_;
   boost::asio::steady_timer reply_timer_;

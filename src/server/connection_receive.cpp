@@ -55,7 +55,7 @@ asio::awaitable<Connection::Next> Connection::serve_one() {
   parser.body_limit(context_.options.max_body_bytes);
   error_code error;
   arm(context_.options.header_timeout);
-  co_await http::async_read_header(socket_, buffer_, parser, with(error));
+  co_await http::async_read_header(stream_, buffer_, parser, with(error));
   const bool timed_out = timed_out_;
   disarm();
   if (error) {
@@ -114,7 +114,7 @@ asio::awaitable<std::optional<Connection::Next>> Connection::receive_body(Incomi
     target.size = piece.size();
     target.more = true;
     error_code error;
-    co_await http::async_read(socket_, buffer_, parser, with(error));
+    co_await http::async_read(stream_, buffer_, parser, with(error));
     if (error && error != http::error::need_buffer) {
       const bool timed_out = timed_out_;
       disarm();

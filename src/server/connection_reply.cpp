@@ -27,7 +27,7 @@ asio::awaitable<Connection::Next> Connection::answer(Request request) {
   if (!exchange->is_ended()) {
     is_watching_ = true;
     asio::co_spawn(
-        socket_.get_executor(), [self = shared_from_this()] { return self->watch(); }, asio::detached);
+        stream_.get_executor(), [self = shared_from_this()] { return self->watch(); }, asio::detached);
   }
   const bool kept = co_await send_reply(*exchange);
   exchange->abandon(Abandonment::client_gone);  // no effect on a reply that has ended
@@ -43,7 +43,7 @@ asio::awaitable<Connection::Next> Connection::answer(Request request) {
 /// A reader that is too slow is not waited for: what is being sent to it ends too.
 void Connection::look_at_exchange() {
   if (exchange_ && exchange_->is_deserted()) {
-    socket_.cancel(ignored_);
+    stream_.socket().cancel(ignored_);
   }
   wake();
 }
@@ -65,13 +65,13 @@ void Connection::start_reply_deadline() {
 asio::awaitable<void> Connection::watch() {
   while (!stops_watching_ && buffer_.size() < kMaxPipelinedBytes) {
     error_code error;
-    const std::size_t size = co_await socket_.async_read_some(buffer_.prepare(kReadBytes / 16), with(error));
+    const std::size_t size = co_await stream_.async_read_some(buffer_.prepare(kReadBytes / 16), with(error));
     buffer_.commit(size);
     if (error) {
       if (!stops_watching_ && exchange_) {
         exchange_->abandon(Abandonment::client_gone);
         if (exchange_->is_abandoned()) {  // else the whole reply is on its way
-          socket_.cancel(ignored_);
+          stream_.socket().cancel(ignored_);
         }
       }
       break;
@@ -84,7 +84,7 @@ asio::awaitable<void> Connection::watch() {
 asio::awaitable<void> Connection::stop_watching() {
   stops_watching_ = true;
   while (is_watching_) {
-    socket_.cancel(ignored_);
+    stream_.socket().cancel(ignored_);
     co_await wait(kForever);
   }
   stops_watching_ = false;
@@ -165,7 +165,7 @@ asio::awaitable<bool> Connection::write_all(std::string bytes) {
   error_code error;
   while (!error && sent < bytes.size()) {
     arm(context_.options.idle_timeout);
-    sent += co_await socket_.async_write_some(asio::buffer(bytes) + sent, with(error));
+    sent += co_await stream_.async_write_some(asio::buffer(bytes) + sent, with(error));
   }
   disarm();
   co_return !error;

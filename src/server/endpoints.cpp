@@ -10,6 +10,7 @@
 #include "recipe/convert.h"
 #include "recipe/render.h"
 #include "server/api_error.h"
+#include "server/member_reader.h"
 #include "server/turn_store.h"
 
 namespace deepinfer::server {
@@ -35,19 +36,6 @@ json::Array id_list(const std::vector<TokenId>& ids) {
     out.emplace_back(id.value);
   }
   return out;
-}
-
-/// A member that may be absent; an Error names the member when it has another type.
-Result<bool> flag(const json::Value& body, std::string_view name, bool otherwise) {
-  const json::Value* const value = body.find(name);
-  if (value == nullptr || value->is_null()) {
-    return otherwise;
-  }
-  const bool* const given = value->as_bool();
-  if (given == nullptr) {
-    return fail(ErrorKind::invalid_argument, "'" + std::string(name) + "' must be a boolean");
-  }
-  return *given;
 }
 
 Result<std::vector<TokenId>> read_ids(const ServedModel& model, const json::Value& body) {
@@ -132,16 +120,17 @@ Response tokenize(const ServedModel& model, std::string_view body) {
   if (!parsed) {
     return bad_request("invalid JSON request: " + parsed.error().message);
   }
-  const json::Value* const text = parsed->find("text");
-  if (text == nullptr || text->as_string() == nullptr) {
+  MemberReader members(*parsed);
+  const std::optional<std::string_view> text = members.text("text");
+  const bool special = members.boolean("special").value_or(true);
+  if (!text) {
     return bad_request("'text' must be a string");
   }
-  const Result<bool> special = flag(*parsed, "special", true);
-  if (!special) {
-    return bad_request(special.error().message);
+  if (!members.problem().empty()) {
+    return bad_request(members.problem());
   }
-  const auto mode = *special ? tokenizer::AddedTokens::recognise : tokenizer::AddedTokens::ignore;
-  const std::vector<TokenId> ids = model.tokenizer.encode(*text->as_string(), mode);
+  const auto mode = special ? tokenizer::AddedTokens::recognise : tokenizer::AddedTokens::ignore;
+  const std::vector<TokenId> ids = model.tokenizer.encode(*text, mode);
   return json_response(json::Object{{"ids", id_list(ids)}, {"count", static_cast<std::uint64_t>(ids.size())}});
 }
 
@@ -151,11 +140,12 @@ Response detokenize(const ServedModel& model, std::string_view body) {
     return bad_request("invalid JSON request: " + parsed.error().message);
   }
   const auto ids = read_ids(model, *parsed);
-  const Result<bool> skip_special = flag(*parsed, "skip_special", false);
-  if (!ids || !skip_special) {
-    return bad_request(ids ? skip_special.error().message : ids.error().message);
+  MemberReader members(*parsed);
+  const bool skip_special = members.boolean("skip_special").value_or(false);
+  if (!ids || !members.problem().empty()) {
+    return bad_request(ids ? members.problem() : ids.error().message);
   }
-  const auto mode = *skip_special ? tokenizer::SpecialTokens::skip : tokenizer::SpecialTokens::keep;
+  const auto mode = skip_special ? tokenizer::SpecialTokens::skip : tokenizer::SpecialTokens::keep;
   return json_response(json::Object{{"text", model.tokenizer.decode(*ids, mode)}});
 }
 

@@ -24,6 +24,26 @@ using boost::system::error_code;
 
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
+/// Null when no certificate is given.
+Result<std::unique_ptr<asio::ssl::context>> load_tls(const HttpOptions& options) {
+  using Context = asio::ssl::context;
+  if (options.tls_certificate_file.empty()) {
+    return nullptr;
+  }
+  auto context = std::make_unique<Context>(Context::tls_server);
+  error_code error;
+  context->set_options(Context::default_workarounds | Context::no_tlsv1 | Context::no_tlsv1_1 | Context::no_compression, error);
+  context->use_certificate_chain_file(options.tls_certificate_file.string(), error);
+  if (error) {
+    return fail(ErrorKind::corrupt, "cannot use the TLS certificate " + options.tls_certificate_file.string() + ": " + error.message());
+  }
+  context->use_private_key_file(options.tls_key_file.string(), Context::pem, error);
+  if (error) {
+    return fail(ErrorKind::corrupt, "cannot use the TLS key " + options.tls_key_file.string() + ": " + error.message());
+  }
+  return context;
+}
+
 }  // namespace
 
 struct HttpServer::State {
@@ -103,6 +123,11 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpOptions options, HttpH
   auto state = std::make_unique<State>(std::move(options), std::move(handler));
   const std::string place = state->context.options.address + ":" + std::to_string(state->context.options.port);
   error_code error;
+  auto tls = load_tls(state->context.options);
+  if (!tls) {
+    return std::unexpected(std::move(tls.error()));
+  }
+  state->context.tls = std::move(*tls);
   tcp::resolver resolver(state->io);
   const auto found =
       resolver.resolve(state->context.options.address, std::to_string(state->context.options.port), tcp::resolver::passive, error);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,7 +24,9 @@ namespace deepinfer::server {
 
 struct HttpOptions {
   std::string address = "127.0.0.1";
-  std::uint16_t port = 8000;  ///< 0: any free port, see HttpServer::port()
+  std::uint16_t port = 8000;                        ///< 0: any free port, see HttpServer::port()
+  std::filesystem::path tls_certificate_file = {};  ///< PEM, the chain of the server's certificate first; empty: plain HTTP
+  std::filesystem::path tls_key_file = {};          ///< PEM
   std::int32_t num_threads = 2;
   std::int32_t max_connections = 4096;
   std::size_t max_header_bytes = 16 << 10;
@@ -62,7 +65,8 @@ struct HttpHandler {
 
 class HttpServer {
  public:
-  /// Binds and starts to accept. Errors: io (address in use, no permission), invalid_argument (no such address).
+  /// Binds and starts to accept. Errors: io (address in use, no permission), invalid_argument (no such address), corrupt (a file for
+  /// TLS cannot be used).
   static Result<std::unique_ptr<HttpServer>> start(HttpOptions options, HttpHandler handler);
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

@@ -80,6 +80,19 @@ std::expected<Keeping, Refusal> join_previous(json::Value& body, const Completio
   return out;
 }
 
+/// Changes what the conversion would refuse or ignore. It knows of one choice only (read_extras has judged n), and of the limit of a
+/// Chat reply by its old name only.
+void prepare_members(recipe::Api api, json::Object& members) {
+  members.erase("n");
+  const auto is_given = [&members](std::string_view name) {
+    const json::Value* const value = members.find(name);
+    return value != nullptr && !value->is_null();
+  };
+  if (api == recipe::Api::chat && is_given("max_completion_tokens") && !is_given("max_tokens")) {
+    members.set("max_tokens", *members.find("max_completion_tokens"));
+  }
+}
+
 /// Renders the conversation and sets prompt and max_tokens.
 std::optional<Refusal> encode(const ServedModel& model, PreparedRequest& out) {
   const recipe::Prompt prompt = recipe::render(out.converted.conversation, out.converted.version, model.convert.special_tokens);
@@ -155,7 +168,7 @@ std::expected<PreparedRequest, Refusal> prepare(const ServedModel& model, const 
   out.input_items = std::move(keeping->input_items);
   Result<RequestExtras> extras = model.strict_official ? RequestExtras{} : read_extras(*body);
   if (json::Object* const members = body->as_object(); members != nullptr && !model.strict_official) {
-    members->erase("n");  // the conversion knows of one choice only; read_extras has judged it
+    prepare_members(api, *members);
   }
   auto converted = recipe::convert_body(api, std::move(*body), model.convert);
   if (!converted) {
@@ -176,7 +189,7 @@ std::expected<PreparedRequest, Refusal> prepare(const ServedModel& model, const 
     return std::unexpected(std::move(*problem));
   }
   const std::optional<std::int64_t> seed = out.converted.inference.seed;
-  out.seed = seed ? static_cast<std::uint64_t>(*seed) : random_bits();
+  out.seed = seed ? static_cast<std::uint64_t>(*seed) : out.extras.seed ? *out.extras.seed : random_bits();
   out.id = new_response_id(api);
   return out;
 }

@@ -68,6 +68,10 @@ Result<RequestExtras> read_extras(const json::Value& body) {
       static_cast<float>(members.number("repetition_penalty", kLeastRepetitionPenalty, kMaxRepetitionPenalty).value_or(1.0));
   read_bias(members, adjustments);
   out.ignore_eos = members.boolean("ignore_eos").value_or(false);
+  using Seed = std::numeric_limits<std::int64_t>;
+  if (const auto seed = members.integer("seed", Seed::min(), Seed::max())) {
+    out.seed = static_cast<std::uint64_t>(*seed);
+  }
   out.num_choices = static_cast<std::int32_t>(members.integer("n", 1, kMaxChoices).value_or(1));
   if (Result<void> result = members.result(); !result) {
     return std::unexpected(std::move(result.error()));

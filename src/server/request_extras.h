@@ -12,16 +12,18 @@
 namespace deepinfer::server {
 
 struct RequestExtras {
-  engine::SamplingParams sampling = {};  ///< top_k, min_p and the adjustments; the rest is the conversion's
-  std::int32_t num_choices = 1;          ///< n
-  bool ignore_eos = false;               ///< the reply ends by length or stop sequence only
+  engine::SamplingParams sampling = {};    ///< top_k, min_p and the adjustments; the rest is the conversion's
+  std::int32_t num_choices = 1;            ///< n
+  bool ignore_eos = false;                 ///< the reply ends by length or stop sequence only
+  std::optional<std::uint64_t> seed = {};  ///< for APIs whose conversion has none
 };
 
 /// Choices of one request at most.
 inline constexpr std::int32_t kMaxChoices = 16;
 
 /// top_k (−1 or at least 1; 0 also means all), min_p [0, 1], presence_penalty and frequency_penalty [−2, 2], repetition_penalty [0.01, 10],
-/// logit_bias {"token id": −100 … 100}, ignore_eos, n. null is absent. Errors: invalid_argument naming the member and its range.
+/// logit_bias {"token id": −100 … 100}, ignore_eos, seed (any integer of 64 bits), n. null is absent. Errors: invalid_argument naming the
+/// member and its range.
 [[nodiscard]] Result<RequestExtras> read_extras(const json::Value& body);
 
 }  // namespace deepinfer::server

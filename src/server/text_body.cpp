@@ -176,8 +176,7 @@ void read_settings(MemberReader& members, TextRequest& out) {
   if (out.extras.sampling.top_p == 0.0) {
     members.refuse("Invalid top_p value, the valid range of top_p is (0, 1.0]");
   }
-  const auto seed = members.integer("seed", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
-  out.seed = seed ? static_cast<std::uint64_t>(*seed) : random_bits();
+  out.seed = out.extras.seed ? *out.extras.seed : random_bits();
   out.stop = read_stop(members);
   out.stream = members.boolean("stream").value_or(false);
   read_stream_options(members, out);

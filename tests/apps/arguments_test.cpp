@@ -35,6 +35,10 @@ TEST(Arguments, AValueOutOfRangeIsNamedWithItsFlag) {
   expect_error({"run", "--prompt", "x", "--threads", "-1"}, 2, {"--threads"});
   expect_error({"run", "--prompt", "x", "--max-tokens", "0"}, 2, {"--max-tokens"});
   expect_error({"run", "--prompt", "x", "--thinking", "maybe"}, 2, {"--thinking"});
+  expect_error({"run", "--prompt", "x", "--min-p", "1.5"}, 2, {"--min-p"});
+  expect_error({"run", "--prompt", "x", "--presence-penalty", "3"}, 2, {"--presence-penalty"});
+  expect_error({"run", "--prompt", "x", "--repetition-penalty", "0"}, 2, {"--repetition-penalty"});
+  expect_error({"serve", "--request-timeout", "-1"}, 2, {"--request-timeout"});
   expect_error({"serve", "--port", "70000"}, 2, {"--port"});
   expect_error({"serve", "--max-body", "much"}, 2, {"--max-body"});
 }
@@ -53,6 +57,7 @@ TEST(Arguments, AMissingFileIsNamed) {
   expect_error({"batch", "--input", "/no/such/file", "--output", "-"}, 1, {"/no/such/file"});
   expect_error({"tokenizer", "probe", "--tokenizer", "/no/such/file"}, 1, {"/no/such/file"});
   expect_error({"serve", "--api-key-file", "/no/such/file"}, 1, {"/no/such/file"});
+  expect_error({"serve", "--admin-key-file", "/no/such/file"}, 1, {"/no/such/file"});
 }
 
 TEST(Arguments, ADeviceThatIsNotThereIsNamed) {
@@ -60,6 +65,12 @@ TEST(Arguments, ADeviceThatIsNotThereIsNamed) {
 }
 
 TEST(Arguments, AnOpenAddressNeedsKeys) { expect_error({"serve", "--host", "0.0.0.0", "--port", "0"}, 2, {"0.0.0.0", "--api-key-file"}); }
+
+TEST(Arguments, TlsNeedsACertificateAndItsKey) {
+  expect_error({"serve", "--tls-cert-file", "/no/such/file"}, 2, {"--tls-key-file"});
+  expect_error({"serve", "--tls-cert-file", "/no/such/file", "--tls-key-file", "/no/such/key", "--port", "0"}, 2,
+               {"/no/such/file", "--tls-cert-file"});
+}
 
 TEST(Arguments, MakeDummyNeedsAPlaceToWrite) {
   expect_error({"make-dummy", "--config", DEEPINFER_MODELS "/nano/config.json"}, 2, {"--output"});

@@ -26,7 +26,7 @@ class Server:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEPINFER_")}
         self.process = subprocess.Popen([PROGRAM, "serve", "--port", "0", *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         line = self.process.stdout.readline()
-        found = re.search(r"http://[\d.]+:(\d+)", line)
+        found = re.search(r"https?://[\d.]+:(\d+)", line)
         if not found:
             self.process.kill()
             raise RuntimeError(f"the server did not start: {line}{self.process.stderr.read()}")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import signal
+import socket
+import ssl
+import subprocess
 import threading
 
 import openai
@@ -33,6 +36,32 @@ def test_keys_names_and_log(tmp_path):
         make("first-key").models.list()
     assert server.stop() == 0
     assert '"api":"chat"' in server.log and "first-key" not in server.log and "second-key" not in server.log
+
+
+def test_https(tmp_path):
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
+    subprocess.run(make, cwd=tmp_path, check=True, capture_output=True)
+    server = Server("--tls-cert-file", str(tmp_path / "cert.pem"), "--tls-key-file", str(tmp_path / "key.pem"))
+    assert server.url.startswith("https://")
+    trust = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+    with openai.DefaultHttpxClient(verify=trust) as http:
+        client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0, timeout=PATIENCE, http_client=http)
+        whole = client.chat.completions.create(**plain("Tell me a story about a fox.", max_tokens=60)).choices[0].message.content
+        for _ in range(3):
+            chunks = client.chat.completions.create(**plain("Tell me a story about a fox.", max_tokens=60, stream=True))
+            assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == whole
+        stream = client.chat.completions.create(**plain("Tell me a story about a fox.", max_tokens=2000, stream=True, temperature=1.5))
+        next(iter(stream))
+        stream.close()
+    port = int(server.url.rsplit(":", 1)[1])
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:  # no TLS at all
+        connection.sendall(b"GET /health HTTP/1.1\r\n\r\n")
+        assert b"HTTP" not in connection.recv(4096)
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection, trust.wrap_socket(connection, server_hostname="127.0.0.1") as tls:
+        tls.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        reply = b"".join(iter(lambda: tls.recv(4096), b""))  # an end without goodbye would raise
+        assert reply.startswith(b"HTTP/1.1 200")
+    assert server.stop() == 0
 
 
 def test_a_running_stream_ends_well_when_the_server_is_told_to_stop():

@@ -77,6 +77,19 @@ TEST(Completion, MaxTokensEndsTheReplyByLength) {
   EXPECT_EQ(reply.statistics.finish, "length");
 }
 
+TEST(Completion, MaxTokensHasASecondNameInChat) {
+  const auto model = scripted_model();
+  const auto num_tokens = [&model](const std::string& more) {
+    return run(model, {.body = chat_body("endless", more)}).statistics.completion_tokens;
+  };
+  EXPECT_EQ(num_tokens(R"(,"max_completion_tokens":9)"), 9U);
+  EXPECT_EQ(num_tokens(R"(,"max_completion_tokens":9,"max_tokens":5)"), 5U);
+  EXPECT_EQ(num_tokens(R"(,"max_completion_tokens":9,"max_tokens":null)"), 9U);
+  const auto refused = Completion::start(model, {.body = chat_body("hello", R"(,"max_completion_tokens":0)")}, [] {});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("Invalid max_tokens value"), std::string::npos);
+}
+
 TEST(Completion, WithoutMaxTokensAReplyEndsWithTheContext) {
   const auto model = scripted_model();
   const Finished reply = run(model, {.body = chat_body("endless")});

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace deepinfer::server {
 namespace {
 
@@ -26,10 +28,11 @@ TEST(RequestExtras, AbsentAndNullMembersChangeNothing) {
 
 TEST(RequestExtras, EveryMemberIsRead) {
   const auto extras = read(R"({"top_k":40,"min_p":0.05,"presence_penalty":1,"frequency_penalty":-0.5,"repetition_penalty":1.1,
-                              "logit_bias":{"5":-100,"17":2.5},"n":3,"ignore_eos":true})");
+                              "logit_bias":{"5":-100,"17":2.5},"n":3,"ignore_eos":true,"seed":-1})");
   ASSERT_TRUE(extras) << extras.error().message;
   EXPECT_EQ(extras->num_choices, 3);
   EXPECT_TRUE(extras->ignore_eos);
+  EXPECT_EQ(extras->seed, std::numeric_limits<std::uint64_t>::max());
   EXPECT_EQ(extras->sampling.top_k, 40);
   EXPECT_EQ(extras->sampling.min_p, 0.05);
   const sampling::Adjustments& adjustments = extras->sampling.adjustments;
@@ -59,6 +62,7 @@ TEST(RequestExtras, WrongMembersAreNamed) {
       {R"({"logit_bias":{"99999999999999999999":1}})", "'logit_bias' has a key that is no token id"},
       {R"({"logit_bias":{"3":101}})", "Invalid logit_bias of token 3, the valid range is [-100, 100]"},
       {R"({"logit_bias":{"3":"a"}})", "Invalid logit_bias of token 3, the valid range is [-100, 100]"},
+      {R"({"seed":1.5})", "Invalid seed value, it must be an integer in the range [-9223372036854775808, 9223372036854775807]"},
       {R"({"ignore_eos":1})", "'ignore_eos' must be a boolean"},
   };
   for (const auto& [text, message] : cases) {
