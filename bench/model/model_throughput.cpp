@@ -111,7 +111,7 @@ int main_with(const std::string& directory, std::int32_t num_threads) {
   constexpr int kRounds = 5;
   const std::unique_ptr<Device> device = cpu::make_device({.num_threads = num_threads});
   const auto begin = std::chrono::steady_clock::now();
-  auto loaded = engine::load_engine(directory, {.max_requests = 16, .max_batched_tokens = 512}, *device);
+  auto loaded = engine::load_engine(directory, {.max_requests = 16, .max_batched_tokens = 512, .prefix_cache = false}, *device);
   if (!loaded) {
     std::fprintf(stderr, "%s\n", loaded.error().message.c_str());
     return 1;

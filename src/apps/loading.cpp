@@ -69,6 +69,14 @@ engine::EngineOptions engine_options(const ModelFlags& flags) {
           .max_batched_tokens = std::max(flags.max_batched_tokens, flags.max_requests),
           .max_model_len = flags.max_model_len,
           .max_queue = flags.max_queue,
+          .replay = flags.replay == "bounded" ? engine::Replay::bounded : engine::Replay::exact,
+          .replay_keep = flags.replay_keep,
+          .prefix_cache = flags.prefix_cache,
+          .num_prefix_states = flags.num_prefix_states,
+          .prefix_memory_bytes = flags.prefix_memory_bytes,
+          .prefix_directory = flags.prefix_directory,
+          .prefix_disk_bytes = flags.prefix_disk_bytes,
+          .overlap_depth = flags.overlap_depth,
           .kv_memory_bytes = flags.kv_memory_bytes};
 }
 
@@ -99,6 +107,10 @@ Result<std::shared_ptr<const server::ServedModel>> load_served_model(const Model
   log.info("context of " + std::to_string(loaded->options.max_model_len) + " tokens, " + std::to_string(loaded->options.max_requests) +
            " requests at once, cache for " + std::to_string(loaded->memory.capacity_tokens()) + " tokens, " +
            std::to_string(loaded->memory.total_bytes() >> 20) + " MiB in all");
+  for (const model::CacheGroup& group : loaded->cache_groups) {
+    log.info("cache group " + group.name + ": " + std::to_string(group.num_units) + " x " + std::to_string(group.bytes_per_unit) +
+             " bytes = " + std::to_string(static_cast<std::size_t>(group.num_units) * group.bytes_per_unit >> 10) + " KiB");
+  }
   auto model = std::make_shared<server::ServedModel>(server::ServedModel{.name = name,
                                                                          .device = (*device)->info().description,
                                                                          .context_length = loaded->options.max_model_len,

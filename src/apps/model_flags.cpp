@@ -46,6 +46,42 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
       ->transform(CLI::AsSizeValue(false))
       ->default_str("0")
       ->group(group);
+  command
+      .add_option("--replay", flags.replay,
+                  "exact: every prompt token passes every layer and a prefix hit changes no bit; bounded: only the last tokens pass the "
+                  "decoder half, faster and slightly different, as the official engine may do")
+      ->check(CLI::IsMember({"exact", "bounded"}))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--replay-keep", flags.replay_keep, "bounded: prompt tokens that pass the decoder half; 0: the window and 12 more")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str()
+      ->group(group);
+  command.add_flag("!--no-prefix-cache", flags.prefix_cache, "compute every prompt from its beginning")->group(group);
+  command
+      .add_option("--prefix-states", flags.num_prefix_states,
+                  "exact: places for states behind cached prefixes, beside unused places for requests; -1: as many as --max-requests")
+      ->check(CLI::Range(-1, 1 << 20))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--prefix-memory", flags.prefix_memory_bytes,
+                  "host memory for cached prefixes that the caches have no room for, for example 4GiB; 0: none")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("0")
+      ->group(group);
+  command
+      .add_option("--prefix-dir", flags.prefix_directory,
+                  "directory for cached prefixes that memory has no room for; kept for the next start")
+      ->group(group);
+  command.add_option("--prefix-disk", flags.prefix_disk_bytes, "most bytes of --prefix-dir")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("1GiB")
+      ->group(group);
+  command.add_option("--overlap", flags.overlap_depth, "1: plan the next step and deliver tokens while the device computes")
+      ->check(CLI::Range(0, 1))
+      ->capture_default_str()
+      ->group(group);
   command.add_option("--log-level", flags.log_level, "debug, info, warning, error or off")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
       ->capture_default_str()

@@ -21,6 +21,14 @@ struct ModelFlags {
   std::int32_t max_batched_tokens = 512;
   std::int32_t max_model_len = 0;   ///< 0: what the model was made for
   std::size_t kv_memory_bytes = 0;  ///< 0: room for max_requests of full length
+  std::string replay = "exact";     ///< or "bounded"
+  std::int32_t replay_keep = 0;     ///< 0: the window and 12 more
+  bool prefix_cache = true;
+  std::int32_t num_prefix_states = -1;     ///< −1: max_requests
+  std::size_t prefix_memory_bytes = 0;     ///< 0: no host tier
+  std::filesystem::path prefix_directory;  ///< empty: no disk tier
+  std::size_t prefix_disk_bytes = std::size_t{1} << 30;
+  std::int32_t overlap_depth = 0;
   std::string log_level = "warning";
 };
 

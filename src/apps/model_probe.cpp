@@ -77,6 +77,8 @@ std::string_view finish_name(engine::FinishReason reason) {
       return "length";
     case engine::FinishReason::cancelled:
       return "cancelled";
+    case engine::FinishReason::timed_out:
+      return "timed_out";
     case engine::FinishReason::failed:
       return "failed";
   }

@@ -1,7 +1,9 @@
-// A step: cancels, plan, one forward, one token per row of logits, apply, outputs.
+// A step: cancels, plan, one forward, one token per row of logits, outputs. The scheduler is told of a step when it is launched, so that
+// the next one can be planned while the device computes; ends that only the tokens show are reported when they are known.
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -19,22 +21,58 @@ model::Chunk make_chunk(const scheduler::PlannedChunk& planned, std::span<const 
           .first_position = planned.first_position,
           .tokens = tokens.subspan(first, static_cast<std::size_t>(planned.num_tokens)),
           .previous = tokens.subspan(first - num_previous, num_previous),
-          .num_logit_rows = planned.num_logit_rows};
+          .num_logit_rows = planned.num_logit_rows,
+          .keep_from = planned.keep_from,
+          .first_valid = planned.first_valid,
+          .stored_until = planned.stored_until};
 }
 
+scheduler::ReusePolicy reuse_policy(const EngineParts& parts, const EngineOptions& options) {
+  scheduler::ReusePolicy out{.bounded_replay = options.replay == Replay::bounded,
+                             .window = parts.window,
+                             .keep = options.replay_keep == 0 ? parts.window + kDefaultKeepBeyondWindow : options.replay_keep};
+  if (options.prefix_cache && out.bounded_replay) {
+    out.reuse = scheduler::Reuse::bounded;
+  } else if (options.prefix_cache && parts.model.copy_state) {
+    out.reuse = scheduler::Reuse::exact;
+  }
+  out.has_lower_tiers = parts.tiers != nullptr;
+  check(!out.bounded_replay || out.keep > out.window, "the decoder half sees a window and the position after it");
+  return out;
+}
+
+/// Weight of the newest of the times between two ends in their mean.
+constexpr double kNewest = 0.1;
+
 }  // namespace
+
+ModelCalls synchronous(std::move_only_function<std::span<const float>(std::span<const model::Chunk>)> forward) {
+  const auto logits = std::make_shared<std::span<const float>>();
+  return {.launch = [forward = std::move(forward), logits](std::span<const model::Chunk> chunks) mutable { *logits = forward(chunks); },
+          .wait = [logits] { return *logits; }};
+}
 
 Engine::Engine(EngineParts parts, const EngineOptions& options)
     : parts_(std::move(parts)),
       limits_{.vocab_size = parts_.vocab_size, .max_model_len = options.max_model_len},
       max_unfinished_(options.max_requests + options.max_queue),
-      scheduler_({.max_requests = options.max_requests, .max_batched_tokens = options.max_batched_tokens}, parts_.geometry),
+      overlaps_(options.overlap_depth > 0),
+      shares_prefixes_(reuse_policy(parts_, options).reuse != scheduler::Reuse::none),
+      scheduler_(
+          {.max_requests = options.max_requests, .max_batched_tokens = options.max_batched_tokens, .reuse = reuse_policy(parts_, options)},
+          parts_.geometry),
       sampler_(parts_.vocab_size),
       adjusted_(static_cast<std::size_t>(parts_.vocab_size)) {
   check(limits_.max_model_len >= 1, "the longest context is known");
   check(limits_.max_model_len <= scheduler_.pool().max_positions(), "the cache holds one request of the longest context");
   check(scheduler_.pool().slots().capacity() >= 1, "there is a slot to run in");
   counters_.last_progress = parts_.clock->now();
+}
+
+Engine::~Engine() {
+  if (parts_.tiers) {
+    parts_.tiers->save_all(scheduler_.pool());
+  }
 }
 
 Result<RequestId> Engine::submit(GenerationRequest request, OutputSink sink) {
@@ -51,12 +89,32 @@ Result<RequestId> Engine::submit(GenerationRequest request, OutputSink sink) {
 
 void Engine::start(RequestId id, GenerationRequest&& request, OutputSink&& sink) {
   const std::int32_t max_total = max_total_tokens(request, limits_);
-  const auto num_prompt = static_cast<std::int32_t>(request.prompt.size());
-  const bool inserted =
-      live_.try_emplace(id, id, std::move(request), RequestSize{.max_total = max_total, .vocab_size = parts_.vocab_size}, std::move(sink))
-          .second;
+  scheduler::Submitted submitted{.request = id,
+                                 .num_tokens = static_cast<std::int32_t>(request.prompt.size()),
+                                 .max_positions = max_total - 1,
+                                 .priority = request.priority};
+  LiveRequest::Notes notes;
+  if (request.time_limit > Duration{}) {
+    notes.deadline = parts_.clock->now() + request.time_limit;
+    deadlines_.emplace(notes.deadline, id);
+  }
+  if (shares_prefixes_) {
+    notes.last_prefix = kvcache::root_hash(request.cache_salt);
+    const auto block_size = static_cast<std::size_t>(parts_.geometry.positions_per_block);
+    for (std::size_t end = block_size; end <= request.prompt.size(); end += block_size) {
+      notes.last_prefix = kvcache::next_hash(notes.last_prefix, std::span(request.prompt).subspan(end - block_size, block_size));
+      submitted.prefixes.push_back(notes.last_prefix);
+    }
+    notes.num_hashed_tokens = static_cast<std::int32_t>(submitted.prefixes.size() * block_size);
+  }
+  const auto [place, inserted] =
+      live_.try_emplace(id, id, std::move(request), RequestSize{.max_total = max_total, .vocab_size = parts_.vocab_size}, std::move(sink));
   check(inserted, "an id names one request");
-  apply(scheduler::Submitted{.request = id, .num_tokens = num_prompt, .max_positions = max_total - 1});
+  place->second.notes = notes;
+  apply(submitted);
+  if (parts_.tiers) {
+    arrivals_.push_back(id);
+  }
 }
 
 void Engine::cancel(RequestId request) { cancels_.push_back(request); }
@@ -69,66 +127,155 @@ void Engine::cancel_all() {
 
 bool Engine::step() {
   end_cancelled();
-  const scheduler::StepPlan& plan = scheduler_.plan();
-  counters_.num_preemptions += static_cast<std::int64_t>(plan.preempted.size());
-  if (!plan.chunks.empty()) {
-    run(plan);
+  end_overdue();
+  const bool is_stale = plan_ != nullptr;  // made during the last step: requests may have ended and come since
+  if (!is_stale) {
+    make_plan();
   }
-  const bool did_something = !plan.chunks.empty() || !to_deliver_.empty();
+  gather_chunks();
+  if (is_stale && chunks_.empty()) {
+    make_plan();
+    gather_chunks();
+  }
+  const bool computes = !chunks_.empty();
+  const bool did_something = computes || !to_deliver_.empty();
+  if (computes) {
+    launch();
+    if (overlaps_) {
+      make_plan();
+      deliver();
+    }
+    collect_rows();
+  }
   if (did_something) {
     ++counters_.num_steps;
     counters_.last_progress = parts_.clock->now();
   }
-  deliver();
+  if (!overlaps_ || !computes) {
+    deliver();
+  }
   return did_something;
 }
 
 void Engine::end_cancelled() {
   for (const RequestId id : cancels_) {
-    const auto found = live_.find(id);
-    if (found == live_.end() || found->second.is_finished()) {
-      continue;
-    }
-    found->second.finish(FinishReason::cancelled);
-    apply(scheduler::Ended{.request = id});
-    to_deliver_.push_back(&found->second);
+    end_early(id, FinishReason::cancelled);
   }
   cancels_.clear();
 }
 
-void Engine::run(const scheduler::StepPlan& plan) {
-  chunks_.clear();
-  chunk_owners_.clear();
-  std::int32_t num_rows = 0;
-  for (const scheduler::PlannedChunk& planned : plan.chunks) {
-    LiveRequest& live = live_.at(planned.request);
-    chunks_.push_back(make_chunk(planned, live.tokens(), parts_.num_previous_tokens));
-    chunk_owners_.push_back(&live);
-    num_rows += planned.num_logit_rows;
+void Engine::end_overdue() {
+  if (deadlines_.empty()) {
+    return;
   }
-  const std::span<const float> logits = parts_.forward(chunks_);
-  const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
-  check(logits.size() == static_cast<std::size_t>(num_rows) * row_size, "the model returns one row of logits per wanted row");
-  counters_.num_prefill_tokens += plan.num_tokens - plan.num_decode_chunks;
+  const TimePoint now = parts_.clock->now();
+  for (const auto& [deadline, id] : deadlines_) {
+    if (deadline > now) {
+      break;
+    }
+    end_early(id, FinishReason::timed_out);
+  }
+}
 
-  events_.clear();
-  std::size_t row_start = 0;
-  for (std::size_t i = 0; i < chunks_.size(); ++i) {
-    const auto num_computed = static_cast<std::int32_t>(chunks_[i].tokens.size());
-    LiveRequest& live = *chunk_owners_[i];
-    if (chunks_[i].num_logit_rows == 0) {
-      events_.push_back(scheduler::Advanced{.request = live.id(), .num_computed = num_computed, .num_new_tokens = 0});
+void Engine::end_early(RequestId request, FinishReason reason) {
+  const auto found = live_.find(request);
+  if (found == live_.end() || found->second.is_finished()) {
+    return;
+  }
+  found->second.finish(reason);
+  counters_.num_timed_out += reason == FinishReason::timed_out ? 1 : 0;
+  apply(scheduler::Ended{.request = request});
+  await_delivery(found->second);
+}
+
+void Engine::restore_prefixes() {
+  for (const RequestId id : arrivals_) {
+    const scheduler::Request* request = scheduler_.find(id);
+    if (request == nullptr || request->prefixes.empty()) {
       continue;
     }
-    events_.push_back(take_row(live, num_computed, logits.subspan(row_start, row_size)));
-    row_start += row_size;
-    to_deliver_.push_back(&live);
+    const auto num_usable = static_cast<std::size_t>((request->num_tokens - 1) / parts_.geometry.positions_per_block);
+    parts_.tiers->restore(scheduler_.pool_for_tiers(), std::span(request->prefixes).first(std::min(num_usable, request->prefixes.size())));
+  }
+  arrivals_.clear();
+}
+
+void Engine::make_plan() {
+  if (parts_.tiers) {
+    restore_prefixes();
+  }
+  plan_ = &scheduler_.plan();
+  if (parts_.tiers) {
+    parts_.tiers->save_evicted(scheduler_.pool_for_tiers());
+  }
+  counters_.num_preemptions += static_cast<std::int64_t>(plan_->preempted.size());
+  for (const scheduler::Admission& admission : plan_->admitted) {
+    if (!admission.is_first) {
+      continue;
+    }
+    LiveRequest& live = live_.at(admission.request);
+    live.set_prefix(admission.prefix);
+    counters_.num_prompt_tokens += static_cast<std::int64_t>(live.tokens().size());
+    counters_.num_cached_tokens += admission.prefix.num_cached;
+    ++counters_.num_prefix_misses[static_cast<std::size_t>(admission.prefix.miss)];
+  }
+}
+
+/// The plan without requests that ended after it was made.
+void Engine::gather_chunks() {
+  chunks_.clear();
+  chunk_owners_.clear();
+  num_prefill_rows_ = 0;
+  for (std::size_t i = 0; i < plan_->chunks.size(); ++i) {
+    const scheduler::PlannedChunk& planned = plan_->chunks[i];
+    const auto live = live_.find(planned.request);
+    if (live == live_.end() || live->second.is_finished()) {
+      continue;
+    }
+    chunks_.push_back(make_chunk(planned, live->second.tokens(), parts_.num_previous_tokens));
+    chunk_owners_.push_back(&live->second);
+    num_prefill_rows_ += static_cast<std::int32_t>(i) < plan_->num_decode_chunks ? 0 : planned.num_tokens;
+  }
+  if (chunks_.empty()) {
+    plan_ = nullptr;
+  }
+}
+
+void Engine::launch() {
+  for (const scheduler::StateCopy& copy : plan_->restored_states) {
+    parts_.model.copy_state(copy.from, copy.to);
+  }
+  parts_.model.launch(chunks_);
+  for (const scheduler::StateCopy& copy : plan_->saved_states) {
+    parts_.model.copy_state(copy.from, copy.to);
+  }
+  counters_.num_prefill_tokens += num_prefill_rows_;
+  events_.clear();
+  for (std::size_t i = 0; i < chunks_.size(); ++i) {
+    const auto num_computed = static_cast<std::int32_t>(chunks_[i].tokens.size());
+    events_.push_back(
+        scheduler::Advanced{.request = chunk_owners_[i]->id(), .num_computed = num_computed, .num_new_tokens = chunks_[i].num_logit_rows});
   }
   scheduler_.apply(events_);
+  plan_ = nullptr;
+}
+
+void Engine::collect_rows() {
+  const std::span<const float> logits = parts_.model.wait();
+  const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
+  std::size_t row_start = 0;
+  for (std::size_t i = 0; i < chunks_.size(); ++i) {
+    if (chunks_[i].num_logit_rows > 0) {
+      check(row_start + row_size <= logits.size(), "the model returns one row of logits per wanted row");
+      take_row(*chunk_owners_[i], logits.subspan(row_start, row_size));
+      row_start += row_size;
+    }
+  }
+  check(row_start == logits.size(), "the model returns one row of logits per wanted row");
 }
 
 /// The token of one row, and what the scheduler has to know of it.
-scheduler::Event Engine::take_row(LiveRequest& live, std::int32_t num_computed, std::span<const float> logits) {
+void Engine::take_row(LiveRequest& live, std::span<const float> logits) {
   const SamplingParams& wanted = live.sampling();
   const auto position = static_cast<std::int64_t>(live.tokens().size());
   const auto token = sampler_.sample(
@@ -144,9 +291,22 @@ scheduler::Event Engine::take_row(LiveRequest& live, std::int32_t num_computed, 
     ++counters_.num_generated_tokens;
   }
   if (live.is_finished()) {
-    return scheduler::Ended{.request = live.id()};
+    apply(scheduler::Ended{.request = live.id()});
+  } else if (shares_prefixes_) {
+    extend_prefixes(live);
   }
-  return scheduler::Advanced{.request = live.id(), .num_computed = num_computed, .num_new_tokens = 1};
+  await_delivery(live);
+}
+
+/// Names the block that the last token filled, if it did.
+void Engine::extend_prefixes(LiveRequest& live) {
+  const std::int32_t block_size = parts_.geometry.positions_per_block;
+  LiveRequest::Notes& notes = live.notes;
+  if (static_cast<std::int32_t>(live.tokens().size()) == notes.num_hashed_tokens + block_size) {
+    notes.last_prefix = kvcache::next_hash(notes.last_prefix, live.tokens().last(static_cast<std::size_t>(block_size)));
+    notes.num_hashed_tokens += block_size;
+    apply(scheduler::BlockFilled{.request = live.id(), .prefix = notes.last_prefix});
+  }
 }
 
 /// The row with the request's penalties and bias; the row itself when there are none.
@@ -172,17 +332,37 @@ TokenOutput Engine::token_output(TokenId token, const SamplingParams& wanted) {
   return out;
 }
 
+void Engine::await_delivery(LiveRequest& live) {
+  if (!std::exchange(live.notes.awaits_delivery, true)) {
+    to_deliver_.push_back(&live);
+  }
+}
+
 /// By index: a sink may submit and cancel. Requests that are over are forgotten after their last output.
 void Engine::deliver() {
   for (std::size_t i = 0; i < to_deliver_.size(); ++i) {
     LiveRequest& live = *to_deliver_[i];
+    live.notes.awaits_delivery = false;
     live.deliver();
     if (live.is_finished()) {
-      ++counters_.num_finished;
-      live_.erase(live.id());
+      forget(live);
     }
   }
   to_deliver_.clear();
+}
+
+void Engine::forget(LiveRequest& live) {
+  ++counters_.num_finished;
+  const TimePoint now = parts_.clock->now();
+  if (last_finish_ != TimePoint{}) {
+    const auto newest = std::chrono::duration<double>(now - last_finish_);
+    const auto mean = std::chrono::duration<double>(counters_.time_per_finish);
+    counters_.time_per_finish =
+        counters_.num_finished == 2 ? now - last_finish_ : std::chrono::duration_cast<Duration>(mean + kNewest * (newest - mean));
+  }
+  last_finish_ = now;
+  deadlines_.erase({live.notes.deadline, live.id()});
+  live_.erase(live.id());
 }
 
 EngineStats Engine::stats() const {
@@ -191,6 +371,8 @@ EngineStats Engine::stats() const {
   out.num_waiting = scheduler_.num_queued();
   out.num_blocks_used = scheduler_.pool().blocks().num_used();
   out.num_blocks = scheduler_.pool().blocks().capacity();
+  out.num_cached_prefixes = static_cast<std::int32_t>(scheduler_.pool().index().num_prefixes());
+  out.tiers = parts_.tiers ? parts_.tiers->stats() : PrefixStoreStats{};
   out.num_slots_used = scheduler_.pool().slots().num_used();
   out.num_slots = scheduler_.pool().slots().capacity();
   return out;

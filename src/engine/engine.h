@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -15,6 +17,7 @@
 #include "base/result.h"
 #include "engine/live_request.h"
 #include "engine/options.h"
+#include "engine/prefix_tiers.h"
 #include "engine/request.h"
 #include "engine/request_check.h"
 #include "engine/stats.h"
@@ -25,26 +28,43 @@
 
 namespace deepinfer::engine {
 
-/// A model as the engine needs it: chunks to logits [sum of num_logit_rows, vocab] fp32 in chunk order, valid until the next call.
-using ForwardFunction = std::move_only_function<std::span<const float>(std::span<const model::Chunk>)>;
+/// A model as the engine needs it. One step is under way at a time.
+struct ModelCalls {
+  /// Queues one step. The spans of the chunks are read during the call only.
+  std::move_only_function<void(std::span<const model::Chunk>)> launch;
+  /// Waits for it: logits [sum of num_logit_rows, vocab] fp32 in chunk order, valid until the next launch.
+  std::move_only_function<std::span<const float>()> wait;
+  /// Queues a copy of the bounded state of one slot to another, in order with the launches. Empty: exact reuse of prefixes is off.
+  std::move_only_function<void(SlotId from, SlotId to)> copy_state = {};
+};
+/// The calls of a model that computes at once.
+[[nodiscard]] ModelCalls synchronous(std::move_only_function<std::span<const float>(std::span<const model::Chunk>)> forward);
+
 /// Raw bytes of a token, for stop strings (Tokenizer::bytes); valid as long as the engine.
 using TokenBytes = std::move_only_function<std::string_view(TokenId) const>;
 
 /// What an engine is made of.
 struct EngineParts {
-  ForwardFunction forward;
+  ModelCalls model;
   TokenBytes token_bytes;
   std::int32_t vocab_size = 0;
   TokenId eos;
-  std::int32_t num_previous_tokens = 0;  ///< that the model wants to be told before a chunk (DeepseekV41::num_previous_tokens)
-  kvcache::CacheGeometry geometry;       ///< as the model allocated it
-  std::unique_ptr<const Clock> clock = std::make_unique<SteadyClock>();  ///< for EngineStats::last_progress only
+  std::int32_t num_previous_tokens = 0;     ///< that the model wants to be told before a chunk (DeepseekV41::num_previous_tokens)
+  kvcache::CacheGeometry geometry;          ///< as the model allocated it
+  std::unique_ptr<PrefixTiers> tiers = {};  ///< none: what is evicted is lost
+  std::int32_t window = 0;                  ///< positions of the model's sliding window; for bounded replay
+  std::unique_ptr<const Clock> clock = std::make_unique<SteadyClock>();  ///< for time limits and EngineStats; tokens never depend on it
 };
 
 class Engine {
  public:
-  /// options.max_model_len > 0 and within the geometry; max_batched_tokens >= max_requests.
+  /// options.max_model_len > 0 and within the geometry; max_batched_tokens >= max_requests; replay_keep, if any, at least a window and
+  /// one position more.
   Engine(EngineParts parts, const EngineOptions& options);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  /// Prefixes in device memory go to the lower tiers.
+  ~Engine();
 
   /// Accepts a request; its outputs go to `sink`, during step(). Errors: those of check_request; exhausted when max_requests +
   /// max_queue requests are unfinished.
@@ -58,6 +78,9 @@ class Engine {
   [[nodiscard]] bool has_work() const { return !live_.empty(); }
   [[nodiscard]] EngineStats stats() const;
 
+  /// Aborts unless the scheduler's lists, states and pools agree.
+  void check_integrity() const { scheduler_.check_integrity(); }
+
   /// For EngineThread, which checks and counts requests on the threads of its callers.
   [[nodiscard]] const RequestLimits& limits() const { return limits_; }
   [[nodiscard]] std::int32_t max_unfinished() const { return max_unfinished_; }
@@ -66,26 +89,43 @@ class Engine {
 
  private:
   void end_cancelled();
-  void run(const scheduler::StepPlan& plan);
-  [[nodiscard]] scheduler::Event take_row(LiveRequest& live, std::int32_t num_computed, std::span<const float> logits);
+  void end_overdue();
+  void end_early(RequestId request, FinishReason reason);
+  void make_plan();
+  void restore_prefixes();
+  void gather_chunks();
+  void launch();
+  void collect_rows();
+  void take_row(LiveRequest& live, std::span<const float> logits);
   [[nodiscard]] std::span<const float> adjusted(const LiveRequest& live, std::span<const float> logits);
   [[nodiscard]] TokenOutput token_output(TokenId token, const SamplingParams& wanted);
+  void extend_prefixes(LiveRequest& live);
   void apply(const scheduler::Event& event) { scheduler_.apply(std::span(&event, 1)); }
+  void await_delivery(LiveRequest& live);
   void deliver();
+  void forget(LiveRequest& live);
 
   EngineParts parts_;
   RequestLimits limits_;
   std::int32_t max_unfinished_ = 0;
+  bool overlaps_ = false;
+  bool shares_prefixes_ = false;
   scheduler::Scheduler scheduler_;
   sampling::Sampler sampler_;
   std::unordered_map<RequestId, LiveRequest> live_;  // nodes: addresses stay valid
   std::uint64_t last_id_ = 0;
   std::vector<RequestId> cancels_;  // for the next step
+  std::set<std::pair<TimePoint, RequestId>> deadlines_;
+  TimePoint last_finish_{};
   EngineStats counters_;
+
+  const scheduler::StepPlan* plan_ = nullptr;  // made, not launched yet
+  std::vector<RequestId> arrivals_;            // since the last plan; kept only with tiers
 
   // Of the current step, kept for their capacity.
   std::vector<model::Chunk> chunks_;
   std::vector<LiveRequest*> chunk_owners_;
+  std::int32_t num_prefill_rows_ = 0;
   std::vector<scheduler::Event> events_;
   std::vector<LiveRequest*> to_deliver_;
   std::vector<float> adjusted_;  // [vocab] one row

@@ -59,6 +59,12 @@ void LiveRequest::end_with(Finish&& finish) {
   output_.finish = std::move(finish);
 }
 
+void LiveRequest::set_prefix(const scheduler::PrefixReport& prefix) {
+  output_.num_cached_tokens = prefix.num_cached;
+  output_.prefix_miss = prefix.miss;
+  output_.first_prefix_miss = prefix.first_miss;
+}
+
 void LiveRequest::deliver() {
   if (output_.tokens.empty() && !output_.finish) {
     return;

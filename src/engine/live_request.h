@@ -9,8 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "engine/request.h"
 #include "engine/stop_matcher.h"
+#include "kvcache/block_hash.h"
 
 namespace deepinfer::engine {
 
@@ -38,6 +40,17 @@ class LiveRequest {
   void finish(FinishReason reason, std::string message = {});
   /// Gives the sink what has come since the last call, if anything has.
   void deliver();
+  /// Outputs from now on say so.
+  void set_prefix(const scheduler::PrefixReport& prefix);
+
+  /// The engine's notes, of no meaning here.
+  struct Notes {
+    TimePoint deadline{};                ///< zero: none
+    kvcache::BlockHash last_prefix{};    ///< of the last full block of tokens(), or the salt's
+    std::int32_t num_hashed_tokens = 0;  ///< that last_prefix covers
+    bool awaits_delivery = false;
+  };
+  Notes notes;
 
  private:
   void show(std::size_t num_tokens);

@@ -2,8 +2,11 @@
 #include "engine/load.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
+#include "base/sha256.h"
 #include "model/deepseek_v41/inventory.h"
 #include "ops/ops.h"
 #include "tokenizer/engram_vocabulary.h"
@@ -32,11 +35,20 @@ Result<std::vector<std::int32_t>> engram_classes(const tokenizer::Tokenizer& tok
   return class_of;
 }
 
+/// Only exact reuse keeps states.
+std::int32_t num_prefix_states(const EngineOptions& options) {
+  if (!options.prefix_cache || options.replay == Replay::bounded) {
+    return 0;
+  }
+  return options.num_prefix_states == -1 ? options.max_requests : options.num_prefix_states;
+}
+
 /// Without a stated limit the plan is what the options ask for, unless the device is smaller: then the blocks get what it leaves.
 Result<model::MemoryPlan> plan_memory(const EngineOptions& options, const model::Config& config, const DeviceInfo& device) {
   model::MemoryLimits limits{.memory_bytes = options.memory_bytes,
                              .kv_memory_bytes = options.kv_memory_bytes,
                              .max_requests = options.max_requests,
+                             .num_prefix_states = num_prefix_states(options),
                              .max_batched_tokens = options.max_batched_tokens,
                              .max_model_len = options.max_model_len};
   auto plan = model::plan_memory(config, limits);
@@ -94,15 +106,45 @@ Result<OpenCheckpoint> read_checkpoint(const std::filesystem::path& directory, c
   return out;
 }
 
+Result<void> check_options(const EngineOptions& options) {
+  if (options.max_queue < 0) {
+    return fail(ErrorKind::invalid_argument, "max_queue is " + std::to_string(options.max_queue) + "; it must be at least 0");
+  }
+  if (options.overlap_depth < 0 || options.overlap_depth > 1) {
+    return fail(ErrorKind::invalid_argument, "overlap_depth is " + std::to_string(options.overlap_depth) + "; it must be 0 or 1");
+  }
+  return {};
+}
+
+Result<void> check_replay(const EngineOptions& options, const model::Config& config) {
+  if (options.replay == Replay::exact) {
+    return {};
+  }
+  if (!config.allows_bounded_replay()) {
+    return fail(ErrorKind::unsupported, "bounded replay needs every Engram layer before the split layer " +
+                                            std::to_string(config.split_layer()) + "; this model has one behind it: use exact replay");
+  }
+  const std::int32_t least = config.sliding_window + 1;  // a window and the deepest rollback, one position without drafts
+  if (options.replay_keep != 0 && options.replay_keep < least) {
+    return fail(ErrorKind::invalid_argument, "replay_keep is " + std::to_string(options.replay_keep) + "; it must be at least " +
+                                                 std::to_string(least) + ", or 0 for " +
+                                                 std::to_string(config.sliding_window + kDefaultKeepBeyondWindow));
+  }
+  return {};
+}
+
 Result<Files> read_files(const std::filesystem::path& directory, const EngineOptions& options, const DeviceInfo& device,
                          const LoadProgress& begin) {
   begin(LoadPhase::config);
-  if (options.max_queue < 0) {
-    return fail(ErrorKind::invalid_argument, "max_queue is " + std::to_string(options.max_queue) + "; it must be at least 0");
+  if (auto checked = check_options(options); !checked) {
+    return std::unexpected(std::move(checked.error()));
   }
   auto config = model::load_config(directory);
   if (!config) {
     return std::unexpected(std::move(config.error()));
+  }
+  if (auto checked = check_replay(options, *config); !checked) {
+    return std::unexpected(std::move(checked.error()));
   }
   auto plan = plan_memory(options, *config, device);
   if (!plan) {
@@ -128,17 +170,63 @@ Result<Files> read_files(const std::filesystem::path& directory, const EngineOpt
                .checkpoint = std::move(*checkpoint)};
 }
 
-std::unique_ptr<Engine> make_engine(std::unique_ptr<model::DeepseekV41> model, const tokenizer::Tokenizer& tokenizer,
-                                    const EngineOptions& options, const model::CacheSizes& sizes) {
+/// A name for everything that the bytes of a cached prefix depend on: the files of the model, the device and how prompts are computed.
+std::string owner_of_prefixes(const std::filesystem::path& directory, const EngineOptions& options, const DeviceInfo& device) {
+  std::string text = "format 1\n" + device.description + "\n" + (options.replay == Replay::exact ? "exact" : "bounded") + " " +
+                     std::to_string(options.replay_keep) + "\n";
+  std::vector<std::string> files;
+  std::error_code ignored;
+  for (const auto& file : std::filesystem::directory_iterator(directory, ignored)) {
+    const auto time = file.last_write_time(ignored).time_since_epoch().count();
+    files.push_back(file.path().filename().string() + " " + std::to_string(file.file_size(ignored)) + " " + std::to_string(time) + "\n");
+  }
+  std::ranges::sort(files);
+  for (const std::string& file : files) {
+    text += file;
+  }
+  return sha256(std::as_bytes(std::span(text))).substr(0, 32);
+}
+
+Result<std::optional<PrefixStore>> open_store(const std::filesystem::path& directory, const EngineOptions& options,
+                                              const DeviceInfo& device) {
+  if (!options.prefix_cache || (options.prefix_memory_bytes == 0 && options.prefix_directory.empty())) {
+    return std::nullopt;
+  }
+  if (options.prefix_directory.empty()) {
+    return PrefixStore(options.prefix_memory_bytes);
+  }
+  auto disk = DiskTier::open(options.prefix_directory, owner_of_prefixes(directory, options, device), options.prefix_disk_bytes);
+  if (!disk) {
+    return std::unexpected(std::move(disk.error()));
+  }
+  return PrefixStore(options.prefix_memory_bytes, std::move(*disk));
+}
+
+std::unique_ptr<PrefixTiers> make_tiers(const std::shared_ptr<model::DeepseekV41>& model, PrefixStore&& store, Replay replay) {
+  CacheCalls calls{.block_bytes = model->block_bytes(),
+                   .state_bytes = model->state_bytes(),
+                   .read_block = [model](BlockId block, std::span<std::byte> to) { model->read_block(block, to); },
+                   .write_block = [model](BlockId block, std::span<const std::byte> from) { model->write_block(block, from); },
+                   .read_state = [model](SlotId slot, std::span<std::byte> to) { model->read_state(slot, to); },
+                   .write_state = [model](SlotId slot, std::span<const std::byte> from) { model->write_state(slot, from); }};
+  return std::make_unique<PrefixTiers>(std::move(calls), std::move(store), PrefixTiers::Policy{.needs_states = replay == Replay::exact});
+}
+
+std::unique_ptr<Engine> make_engine(std::shared_ptr<model::DeepseekV41> model, const tokenizer::Tokenizer& tokenizer,
+                                    std::optional<PrefixStore>&& store, const LoadedEngine& loaded) {
   const model::Config& config = model->config();
-  EngineParts parts{.forward = nullptr,
+  const model::CacheSizes& sizes = loaded.memory.sizes;
+  EngineParts parts{.model = {.launch = [model](std::span<const model::Chunk> chunks) { model->launch(chunks); },
+                              .wait = [model] { return model->wait(); },
+                              .copy_state = [model](SlotId from, SlotId to) { model->copy_state(from, to); }},
                     .token_bytes = [tokenizer](TokenId id) { return tokenizer.bytes(id); },
                     .vocab_size = config.vocab_size,
                     .eos = {config.eos_token_id},
                     .num_previous_tokens = model->num_previous_tokens(),
-                    .geometry = {.positions_per_block = kBlockPositions, .num_blocks = sizes.num_blocks, .num_slots = sizes.num_slots}};
-  parts.forward = [owned = std::move(model)](std::span<const model::Chunk> chunks) { return owned->forward(chunks); };
-  return std::make_unique<Engine>(std::move(parts), options);
+                    .geometry = {.positions_per_block = kBlockPositions, .num_blocks = sizes.num_blocks, .num_slots = sizes.num_slots},
+                    .tiers = store ? make_tiers(model, std::move(*store), loaded.options.replay) : nullptr,
+                    .window = config.sliding_window};
+  return std::make_unique<Engine>(std::move(parts), loaded.options);
 }
 
 }  // namespace
@@ -168,6 +256,10 @@ Result<LoadedEngine> load_engine(const std::filesystem::path& directory, const E
   if (!files) {
     return std::unexpected(std::move(files.error()));
   }
+  auto store = open_store(directory, options, device.info());
+  if (!store) {
+    return std::unexpected(std::move(store.error()));
+  }
   begin(LoadPhase::model);
   auto model = model::DeepseekV41::create(device, std::move(files->checkpoint.checkpoint), files->config, std::move(files->engram_class),
                                           files->plan.sizes);
@@ -183,7 +275,7 @@ Result<LoadedEngine> load_engine(const std::filesystem::path& directory, const E
                    .memory = files->plan,
                    .cache_groups = (*model)->cache_groups(),
                    .warnings = std::move(files->checkpoint.warnings)};
-  out.engine = make_engine(std::move(*model), out.tokenizer, used, out.memory.sizes);
+  out.engine = make_engine(std::move(*model), out.tokenizer, std::move(*store), out);
   begin(LoadPhase::done);
   return out;
 }

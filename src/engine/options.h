@@ -3,16 +3,34 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 
 namespace deepinfer::engine {
+
+/// How prompts are computed (docs/spec/model.md 10.2, 10.3).
+enum class Replay : std::uint8_t {
+  exact,    ///< every row passes every layer; a prefix hit gives the bits of a cold start and needs a kept state
+  bounded,  ///< the decoder half sees the last rows only; a prefix hit recomputes one window and needs no state; approximate by design
+};
+
+/// Beyond the window, of the prompt rows that bounded replay keeps: 140 for a window of 128 (docs/spec/engine.md 15).
+inline constexpr std::int32_t kDefaultKeepBeyondWindow = 12;
 
 struct EngineOptions {
   std::int32_t max_requests = 16;         ///< running at once
   std::int32_t max_batched_tokens = 512;  ///< rows of one step, at least max_requests
   std::int32_t max_model_len = 0;         ///< tokens of the longest context; 0: what the model was made for
   std::int32_t max_queue = 1024;          ///< requests that wait beside those that run
-  std::size_t kv_memory_bytes = 0;        ///< for cache blocks; 0: room for max_requests of full length
-  std::size_t memory_bytes = 0;           ///< for weights, caches and activations together; 0: no limit
+  Replay replay = Replay::exact;
+  std::int32_t replay_keep = 0;                 ///< bounded: prompt rows that pass the decoder half; 0: the window and 12 more
+  bool prefix_cache = true;                     ///< what requests leave in the cache serves later ones with the same beginning
+  std::int32_t num_prefix_states = -1;          ///< exact: states kept behind prefixes beside those that free slots hold; -1: max_requests
+  std::size_t prefix_memory_bytes = 0;          ///< host memory for prefixes whose blocks are needed; 0: none
+  std::filesystem::path prefix_directory = {};  ///< where they go from there, and are found by the next process; empty: nowhere
+  std::size_t prefix_disk_bytes = std::size_t{1} << 30;  ///< of files in prefix_directory
+  std::int32_t overlap_depth = 0;   ///< 1: the next step is planned and outputs are delivered while the device computes
+  std::size_t kv_memory_bytes = 0;  ///< for cache blocks; 0: room for max_requests of full length
+  std::size_t memory_bytes = 0;     ///< for weights, caches and activations together; 0: no limit
 };
 
 }  // namespace deepinfer::engine

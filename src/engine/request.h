@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/ids.h"
 #include "sampling/adjustments.h"
 #include "sampling/params.h"
+#include "scheduler/prefix_use.h"
 
 namespace deepinfer::engine {
 
@@ -39,6 +41,9 @@ struct GenerationRequest {
   /// withheld token that stand before the stop string are in Finish::text_before_stop. Of several, the one that is complete first
   /// counts, and of those that end at the same byte the longest. Not empty strings.
   std::vector<std::string> stop_strings = {};
+  std::int32_t priority = 0;    ///< a higher one runs first and is preempted last; equal ones in order of arrival
+  Duration time_limit{};        ///< from submission to the last token; zero: none
+  std::string cache_salt = {};  ///< only requests with the same salt share cached prefixes
 };
 
 enum class FinishReason {
@@ -46,6 +51,7 @@ enum class FinishReason {
   stop_string,  ///< one of stop_strings
   length,       ///< max_tokens or the context limit
   cancelled,    ///< cancel() or the end of the engine
+  timed_out,    ///< GenerationRequest::time_limit
   failed,       ///< see Finish::message
 };
 
@@ -68,6 +74,9 @@ struct Output {
   std::vector<TokenOutput> tokens = {};
   std::optional<Finish> finish = {};
   std::int32_t num_cached_tokens = 0;  ///< prompt tokens that were not computed because they were cached
+  /// Why no more of the prompt was found in the cache, and the prompt token from which nothing was.
+  scheduler::PrefixMiss prefix_miss = scheduler::PrefixMiss::none;
+  std::int32_t first_prefix_miss = 0;
 };
 
 /// Called on the engine's thread, must not block. It may take the output away; it may call submit() and cancel(), not step().

@@ -1,9 +1,14 @@
 // Counters of an engine: what metrics, health checks and statistics lines are made of.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <chrono>
 #include <cstdint>
 
 #include "base/clock.h"
+#include "engine/prefix_store.h"
+#include "scheduler/prefix_use.h"
 
 namespace deepinfer::engine {
 
@@ -14,15 +19,27 @@ struct EngineStats {
   std::int64_t num_generated_tokens = 0;  ///< sampled, EOS not counted
   std::int64_t num_finished = 0;          ///< requests
   std::int64_t num_failed = 0;            ///< of these, with FinishReason::failed
+  std::int64_t num_timed_out = 0;         ///< of these, with FinishReason::timed_out
   std::int64_t num_preemptions = 0;
+  std::int64_t num_prompt_tokens = 0;                                         ///< of requests that were admitted, each counted once
+  std::int64_t num_cached_tokens = 0;                                         ///< of these, found in the prefix cache
+  std::array<std::int64_t, scheduler::kNumPrefixMisses> num_prefix_misses{};  ///< requests by PrefixMiss
   // Now.
   std::int32_t num_running = 0;  ///< requests
   std::int32_t num_waiting = 0;
-  std::int32_t num_blocks_used = 0;  ///< of num_blocks; serves every cache group that grows with the tokens
-  std::int32_t num_blocks = 0;       ///< block 0 is not counted
-  std::int32_t num_slots_used = 0;   ///< of num_slots; serves every cache group of fixed size per request
-  std::int32_t num_slots = 0;        ///< slot 0 is not counted
-  TimePoint last_progress{};         ///< end of the last step; of the construction before the first
+  std::int32_t num_blocks_used = 0;      ///< of num_blocks; serves every cache group that grows with the tokens
+  std::int32_t num_blocks = 0;           ///< block 0 is not counted
+  PrefixStoreStats tiers = {};           ///< prefixes below the device
+  std::int32_t num_slots_used = 0;       ///< of num_slots; serves every cache group of fixed size per request
+  std::int32_t num_slots = 0;            ///< slot 0 is not counted
+  std::int32_t num_cached_prefixes = 0;  ///< blocks that later requests may find, held or not
+  Duration time_per_finish{};            ///< recent mean between the ends of two requests; zero before the second
+  TimePoint last_progress{};             ///< end of the last step; of the construction before the first
 };
+
+/// After how long a request that found the queue full may try again.
+[[nodiscard]] inline std::chrono::seconds retry_after(const EngineStats& stats) {
+  return std::max(std::chrono::seconds(1), std::chrono::ceil<std::chrono::seconds>(stats.time_per_finish));
+}
 
 }  // namespace deepinfer::engine

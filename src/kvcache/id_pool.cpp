@@ -1,4 +1,4 @@
-// A first-in first-out free list threaded through the entries: no allocation after construction but the returned ids.
+// The free list is a ring through the entries, with entry 0 as its head: no allocation after construction but the returned ids.
 #include "kvcache/id_pool.h"
 
 #include <ranges>
@@ -11,18 +11,32 @@ template <class Id>
 IdPool<Id>::IdPool(std::int32_t num_ids) {
   check(num_ids >= 1, "a pool has at least the padding id 0");
   entries_.resize(static_cast<std::size_t>(num_ids));
-  for (std::int32_t id = 1; id + 1 < num_ids; ++id) {
-    entries_[static_cast<std::size_t>(id)].next_free = id + 1;
+  for (std::int32_t id = 1; id < num_ids; ++id) {
+    link_before(id, 0);
   }
-  num_free_ = num_ids - 1;
-  first_free_ = num_free_ > 0 ? 1 : 0;
-  last_free_ = num_free_;
 }
 
 template <class Id>
 auto IdPool<Id>::entry(Id id) -> Entry& {
   check(id.value > 0 && id.value <= capacity(), "an id in use is one the pool handed out");
-  return entries_[static_cast<std::size_t>(id.value)];
+  return at(id.value);
+}
+
+template <class Id>
+void IdPool<Id>::link_before(std::int32_t id, std::int32_t next) {
+  const std::int32_t previous = at(next).previous;
+  at(id).previous = previous;
+  at(id).next = next;
+  at(previous).next = id;
+  at(next).previous = id;
+  ++num_free_;
+}
+
+template <class Id>
+void IdPool<Id>::unlink(std::int32_t id) {
+  at(at(id).previous).next = at(id).next;
+  at(at(id).next).previous = at(id).previous;
+  --num_free_;
 }
 
 template <class Id>
@@ -34,17 +48,24 @@ std::optional<std::vector<Id>> IdPool<Id>::acquire(std::int32_t count) {
   std::vector<Id> ids;
   ids.reserve(static_cast<std::size_t>(count));
   for (std::int32_t i = 0; i < count; ++i) {
-    const Id id{first_free_};
-    Entry& taken = entry(id);
-    first_free_ = taken.next_free;
-    taken = {.num_holders = 1, .next_free = 0};
-    ids.push_back(id);
-  }
-  num_free_ -= count;
-  if (first_free_ == 0) {
-    last_free_ = 0;
+    ids.push_back({at(0).next});
+    reclaim(ids.back());
   }
   return ids;
+}
+
+template <class Id>
+void IdPool<Id>::reclaim(Id id) {
+  check(entry(id).num_holders == 0, "only a free id can be taken");
+  unlink(id.value);
+  entry(id).num_holders = 1;
+}
+
+template <class Id>
+void IdPool<Id>::touch(Id id) {
+  check(entry(id).num_holders == 0, "only a free id has a place in the free list");
+  unlink(id.value);
+  link_before(id.value, 0);
 }
 
 template <class Id>
@@ -54,21 +75,27 @@ void IdPool<Id>::share(Id id) {
   ++shared.num_holders;
 }
 
+/// True when the id has no holder any more.
+template <class Id>
+bool IdPool<Id>::drop_holder(Id id) {
+  Entry& released = entry(id);
+  check(released.num_holders > 0, "only a held id can be released");
+  return --released.num_holders == 0;
+}
+
 template <class Id>
 void IdPool<Id>::release(std::span<const Id> ids) {
   for (const Id id : ids | std::views::reverse) {
-    Entry& released = entry(id);
-    check(released.num_holders > 0, "only a held id can be released");
-    if (--released.num_holders > 0) {
-      continue;
+    if (drop_holder(id)) {
+      link_before(id.value, 0);
     }
-    if (last_free_ == 0) {
-      first_free_ = id.value;
-    } else {
-      entries_[static_cast<std::size_t>(last_free_)].next_free = id.value;
-    }
-    last_free_ = id.value;
-    ++num_free_;
+  }
+}
+
+template <class Id>
+void IdPool<Id>::discard(Id id) {
+  if (drop_holder(id)) {
+    link_before(id.value, at(0).next);
   }
 }
 
@@ -82,12 +109,14 @@ template <class Id>
 void IdPool<Id>::check_integrity() const {
   std::int32_t num_listed = 0;
   std::int32_t last = 0;
-  for (std::int32_t id = first_free_; id != 0; id = entries_[static_cast<std::size_t>(id)].next_free) {
-    check(entries_[static_cast<std::size_t>(id)].num_holders == 0, "a free id has no holder");
+  for (std::int32_t id = entries_[0].next; id != 0; id = entries_[static_cast<std::size_t>(id)].next) {
+    const Entry& free = entries_[static_cast<std::size_t>(id)];
+    check(free.num_holders == 0, "a free id has no holder");
+    check(free.previous == last, "the free list reads the same in both directions");
     check(++num_listed <= num_free_, "the free list has no cycle and agrees with its length");
     last = id;
   }
-  check(last == last_free_, "the end of the free list is known");
+  check(last == entries_[0].previous, "the end of the free list is known");
   std::int32_t num_unheld = 0;
   for (std::int32_t id = 1; id <= capacity(); ++id) {
     num_unheld += entries_[static_cast<std::size_t>(id)].num_holders == 0 ? 1 : 0;

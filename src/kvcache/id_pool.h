@@ -21,10 +21,17 @@ class IdPool {
   [[nodiscard]] std::optional<std::vector<Id>> acquire(std::int32_t count);
   /// One more holder of an id that is held already.
   void share(Id id);
-  /// One holder less of each. An id without holders is free again; the last of `ids` is reused first.
+  /// One holder less of each. An id without holders is free again, reused after all others; the last of `ids` is reused first.
   void release(std::span<const Id> ids);
+  /// As release() of one id, but without holders it is the next to be handed out: nobody will ask for what it stood for.
+  void discard(Id id);
+  /// Takes one certain free id.
+  void reclaim(Id id);
+  /// Makes a free id the last to be handed out.
+  void touch(Id id);
 
   [[nodiscard]] std::int32_t num_holders(Id id) const;
+  [[nodiscard]] bool is_free(Id id) const { return num_holders(id) == 0; }
   [[nodiscard]] std::int32_t num_free() const { return num_free_; }
   [[nodiscard]] std::int32_t num_used() const { return capacity() - num_free_; }
   /// Ids that can be handed out: id 0 is not among them.
@@ -36,14 +43,17 @@ class IdPool {
  private:
   struct Entry {
     std::int32_t num_holders = 0;
-    std::int32_t next_free = 0;  // 0 ends the list: id 0 is never in it
+    std::int32_t previous = 0;  // in the free list, whose two ends are the neighbours of id 0
+    std::int32_t next = 0;
   };
 
   [[nodiscard]] Entry& entry(Id id);
+  [[nodiscard]] Entry& at(std::int32_t id) { return entries_[static_cast<std::size_t>(id)]; }
+  void link_before(std::int32_t id, std::int32_t next);
+  void unlink(std::int32_t id);
+  [[nodiscard]] bool drop_holder(Id id);
 
-  std::vector<Entry> entries_;
-  std::int32_t first_free_ = 0;
-  std::int32_t last_free_ = 0;
+  std::vector<Entry> entries_;  // entry 0 is the ring's head: next is the first free id, previous the last
   std::int32_t num_free_ = 0;
 };
 

@@ -20,7 +20,7 @@ struct PrefillShare {
 inline constexpr std::int32_t kExpressFraction = 4;
 
 /// Divides `budget` rows. `admit(i)` is asked before a share that is not running gets its first row, oldest first in the arrival
-/// lane; when it says no, the share gets nothing in this step.
+/// lane; when it says no, the share gets nothing in this step, when it says yes, it may have lowered the share's num_wanted.
 void divide_prefill_budget(std::int32_t budget, std::span<PrefillShare> shares, const std::function<bool(std::size_t)>& admit);
 
 }  // namespace deepinfer::scheduler

@@ -36,6 +36,7 @@ std::int32_t num_computed(const Request& request) {
 }
 
 const kvcache::Holding* holding(const Request& request) { return holding_of(request.state); }
+kvcache::Holding* holding(Request& request) { return holding_of(request.state); }
 
 std::int32_t* num_overtaken(Request& request) {
   if (auto* waiting = std::get_if<Waiting>(&request.state)) {
@@ -45,9 +46,13 @@ std::int32_t* num_overtaken(Request& request) {
   return preempted == nullptr ? nullptr : &preempted->num_overtaken;
 }
 
-Prefilling admit(State&& queued, kvcache::Holding&& cache) {
+Prefilling admit(State&& queued, kvcache::Holding&& cache, const PrefixUse& use) {
   check(std::holds_alternative<Waiting>(queued) || std::holds_alternative<Preempted>(queued), "only a queued request is admitted");
-  return {.cache = std::move(cache), .num_computed = 0};
+  return {.cache = std::move(cache),
+          .num_computed = use.first_position,
+          .first_valid = use.first_valid,
+          .stored_until = use.stored_until,
+          .checkpoint = use.checkpoint};
 }
 
 Decoding start_decoding(Prefilling&& state) { return {.cache = std::move(state.cache)}; }

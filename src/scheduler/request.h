@@ -2,11 +2,14 @@
 // Not here: when a transition happens (scheduler.h), the request's tokens (engine).
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <variant>
+#include <vector>
 
 #include "base/ids.h"
 #include "kvcache/cache_pool.h"
+#include "scheduler/prefix_use.h"
 
 namespace deepinfer::scheduler {
 
@@ -19,6 +22,9 @@ struct Waiting {
 struct Prefilling {
   kvcache::Holding cache;
   std::int32_t num_computed = 0;  ///< positions [0, num_computed) are in the cache
+  std::int32_t first_valid = 0;   ///< window rows before this position do not exist (model.md 10.3)
+  std::int32_t stored_until = 0;  ///< blocks before this position are shared and must not be written
+  std::int32_t checkpoint = 0;    ///< a chunk ends here, so that the state at this position can be kept; 0: nowhere
 };
 
 /// All known tokens but the last are computed.
@@ -36,12 +42,29 @@ struct Finished {};
 
 using State = std::variant<Waiting, Prefilling, Decoding, Preempted, Finished>;
 
+/// Who comes first: the higher priority, then the earlier arrival. Everything the scheduler says about older and younger requests
+/// is about this order.
+struct Rank {
+  std::int32_t priority = 0;
+  std::uint64_t arrival = 0;
+
+  friend bool operator==(const Rank&, const Rank&) = default;
+  /// Less: comes first.
+  friend std::strong_ordering operator<=>(const Rank& a, const Rank& b) {
+    return a.priority != b.priority ? b.priority <=> a.priority : a.arrival <=> b.arrival;
+  }
+};
+
 /// One request as the scheduler knows it: counts and state.
 struct Request {
   RequestId id;
-  std::uint64_t arrival = 0;       ///< order of submission; an older request has a smaller number
-  std::int32_t num_tokens = 0;     ///< known tokens: prompt and outputs so far
-  std::int32_t max_positions = 0;  ///< positions that are ever computed; the last output token is not
+  Rank rank = {};
+  std::int32_t num_prompt = 0;                    ///< tokens known at submission
+  std::int32_t num_tokens = 0;                    ///< known tokens: prompt and outputs so far
+  std::int32_t max_positions = 0;                 ///< positions that are ever computed; the last output token is not
+  std::vector<kvcache::BlockHash> prefixes = {};  ///< of the blocks that the known tokens fill
+  std::int32_t num_published = 0;                 ///< leading blocks of this holding that others may find
+  bool was_admitted = false;
   State state;
 };
 
@@ -51,11 +74,12 @@ struct Request {
 [[nodiscard]] inline std::int32_t num_uncomputed(const Request& request) { return request.num_tokens - num_computed(request); }
 /// The cache of a running request; nullptr in other states.
 [[nodiscard]] const kvcache::Holding* holding(const Request& request);
+[[nodiscard]] kvcache::Holding* holding(Request& request);
 /// Overtakings of a queued request; nullptr in other states.
 [[nodiscard]] std::int32_t* num_overtaken(Request& request);
 
 /// Waiting or Preempted → Prefilling.
-[[nodiscard]] Prefilling admit(State&& queued, kvcache::Holding&& cache);
+[[nodiscard]] Prefilling admit(State&& queued, kvcache::Holding&& cache, const PrefixUse& use = {});
 /// Prefilling → Decoding, when all known tokens are computed and one more is known.
 [[nodiscard]] Decoding start_decoding(Prefilling&& state);
 /// Prefilling or Decoding → Preempted.

@@ -9,13 +9,13 @@
 namespace deepinfer::scheduler {
 namespace {
 
-/// Into a list that is sorted by arrival.
-void insert_by_arrival(std::vector<Request*>& list, Request* request) {
-  list.insert(std::ranges::upper_bound(list, request->arrival, {}, &Request::arrival), request);
+/// Into a list that is sorted by rank.
+void insert_by_rank(std::vector<Request*>& list, Request* request) {
+  list.insert(std::ranges::upper_bound(list, request->rank, {}, &Request::rank), request);
 }
 
-void erase_by_arrival(std::vector<Request*>& list, const Request* request) {
-  const auto place = std::ranges::lower_bound(list, request->arrival, {}, &Request::arrival);
+void erase_by_rank(std::vector<Request*>& list, const Request* request) {
+  const auto place = std::ranges::lower_bound(list, request->rank, {}, &Request::rank);
   check(place != list.end() && *place == request, "a request is in the list of its state");
   list.erase(place);
 }
@@ -25,6 +25,9 @@ void erase_by_arrival(std::vector<Request*>& list, const Request* request) {
 Scheduler::Scheduler(Limits limits, kvcache::CacheGeometry geometry) : limits_(limits), pool_(geometry) {
   check(limits.max_requests >= 1, "at least one request can run");
   check(limits.max_batched_tokens >= limits.max_requests, "every running request can have its row in a step");
+  if (limits.reuse.has_lower_tiers) {
+    pool_.note_evictions();
+  }
 }
 
 const Request* Scheduler::find(RequestId request) const {
@@ -44,17 +47,29 @@ void Scheduler::apply(const Submitted& event) {
   const auto [place, inserted] = requests_.try_emplace(event.request);
   check(inserted, "a request is submitted once");
   place->second = {.id = event.request,
-                   .arrival = next_arrival_++,
+                   .rank = {.priority = event.priority, .arrival = next_arrival_++},
+                   .num_prompt = event.num_tokens,
                    .num_tokens = event.num_tokens,
                    .max_positions = event.max_positions,
+                   .prefixes = event.prefixes,
                    .state = Waiting{}};
-  queue_.push_back(&place->second);
+  insert_by_rank(queue_, &place->second);
+}
+
+Request& Scheduler::known(RequestId request) {
+  const auto found = requests_.find(request);
+  check(found != requests_.end(), "an event is about a known request");
+  return found->second;
+}
+
+void Scheduler::apply(const BlockFilled& event) {
+  Request& request = known(event.request);
+  request.prefixes.push_back(event.prefix);
+  check(std::ssize(request.prefixes) * pool_.positions_per_block() <= request.num_tokens, "a block is full of known tokens");
 }
 
 void Scheduler::apply(const Advanced& event) {
-  const auto found = requests_.find(event.request);
-  check(found != requests_.end(), "only a known request advances");
-  Request& request = found->second;
+  Request& request = known(event.request);
   const std::int32_t num_left = num_uncomputed(request) - event.num_computed;
   if (auto* prefilling = std::get_if<Prefilling>(&request.state)) {
     check(num_left >= 0 && event.num_new_tokens == (num_left == 0 ? 1 : 0), "a prompt gives one token when it is complete, none before");
@@ -67,13 +82,36 @@ void Scheduler::apply(const Advanced& event) {
     check(event.num_computed == event.num_new_tokens && event.num_new_tokens >= 1, "a decode step gives a token per valid position");
   }
   request.num_tokens += event.num_new_tokens;
+  publish(request);
+}
+
+/// What is computed and has a known prefix may be found by others from now on.
+void Scheduler::publish(Request& request) {
+  kvcache::Holding& cache = *holding(request);
+  const auto num_full =
+      std::min<std::int32_t>(num_computed(request) / pool_.positions_per_block(), static_cast<std::int32_t>(request.prefixes.size()));
+  for (; request.num_published < num_full; ++request.num_published) {
+    const auto block = static_cast<std::size_t>(request.num_published);
+    pool_.publish(request.prefixes[block], cache.blocks[block]);
+  }
+  if (cache.saved_state.value != 0) {
+    publish_state(request);
+  }
+}
+
+void Scheduler::publish_state(Request& request) {
+  kvcache::Holding& cache = *holding(request);
+  const auto num_blocks = static_cast<std::size_t>(num_computed(request) / pool_.positions_per_block());
+  if (num_blocks > request.prefixes.size()) {
+    pool_.discard_state(cache);
+    return;
+  }
+  pool_.publish_state(request.prefixes[num_blocks - 1], cache);
 }
 
 void Scheduler::apply(const Ended& event) {
-  const auto found = requests_.find(event.request);
-  check(found != requests_.end(), "only a known request ends");
-  Request& request = found->second;
-  erase_by_arrival(holding(request) != nullptr ? running_ : queue_, &request);
+  Request& request = known(event.request);
+  erase_by_rank(holding(request) != nullptr ? running_ : queue_, &request);
   request.state = finish(std::move(request.state), pool_);
   finished_.push_back(request.id);
 }
@@ -82,10 +120,14 @@ const StepPlan& Scheduler::plan() {
   forget_finished();
   plan_.chunks.clear();
   plan_.preempted.clear();
+  plan_.admitted.clear();
+  plan_.restored_states.clear();
+  plan_.saved_states.clear();
   plan_.num_tokens = 0;
   plan_decode();
   plan_.num_decode_chunks = static_cast<std::int32_t>(plan_.chunks.size());
   plan_prefill();
+  save_states();
   return plan_;
 }
 
@@ -100,11 +142,10 @@ void Scheduler::plan_decode() {
   for (std::size_t i = 0; i < running_.size();) {
     Request& request = *running_[i];
     auto* decoding = std::get_if<Decoding>(&request.state);
-    if (decoding == nullptr) {
+    if (decoding == nullptr || request.num_tokens > request.max_positions) {  // the latter only waits for its end
       ++i;
       continue;
     }
-    check(request.num_tokens <= request.max_positions, "a request that reached its last position has ended");
     bool has_room = pool_.extend(decoding->cache, request.num_tokens);
     while (!has_room && i + 1 < running_.size()) {
       preempt_running(cheapest_younger(i));
@@ -134,14 +175,21 @@ void Scheduler::preempt_running(std::size_t index) {
   Request* request = running_[index];
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
   request->state = preempt(std::move(request->state), pool_);
-  insert_by_arrival(queue_, request);
+  request->num_published = 0;
+  insert_by_rank(queue_, request);
   plan_.preempted.push_back(request->id);
 }
 
 void Scheduler::plan_prefill() {
   const std::int32_t budget = limits_.max_batched_tokens - plan_.num_tokens;
   collect_prefill_candidates();
-  divide_prefill_budget(budget, shares_, [this](std::size_t i) { return try_admit(*candidates_[i]); });
+  divide_prefill_budget(budget, shares_, [this](std::size_t i) {
+    const bool admitted = try_admit(*candidates_[i]);
+    if (admitted) {
+      shares_[i].num_wanted = next_stop(*candidates_[i]) - num_computed(*candidates_[i]);
+    }
+    return admitted;
+  });
   for (std::size_t i = 0; i < shares_.size(); ++i) {
     if (shares_[i].num_granted > 0) {
       add_chunk(*candidates_[i], shares_[i].num_granted);
@@ -164,9 +212,11 @@ void Scheduler::collect_prefill_candidates() {
     const auto num_queued = std::min(queue_.size(), static_cast<std::size_t>(limits_.max_requests));
     candidates_.insert(candidates_.end(), queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(num_queued));
   }
-  std::ranges::sort(candidates_, {}, &Request::arrival);
+  std::ranges::sort(candidates_, {}, &Request::rank);
   for (const Request* request : candidates_) {
-    shares_.push_back({.num_wanted = num_uncomputed(*request), .running = holding(*request) != nullptr});
+    const bool is_running = holding(*request) != nullptr;
+    shares_.push_back(
+        {.num_wanted = is_running ? next_stop(*request) - num_computed(*request) : num_uncomputed(*request), .running = is_running});
   }
 }
 
@@ -179,44 +229,128 @@ bool Scheduler::may_grow(const Request& request) const {
   return static_cast<std::int32_t>(holding(request)->blocks.size()) < pool_.num_blocks_for(request.max_positions);
 }
 
-/// A slot, a place among the running, and blocks beside one for each running request that can still grow: without this room the
-/// newcomer would be preempted as soon as an older request crosses a block boundary.
-bool Scheduler::fits(const Request& request) const {
-  const std::int32_t num_needed = pool_.num_blocks_for(admission_positions(request));
-  return num_running() < limits_.max_requests && pool_.slots().num_free() > 0 && num_needed + num_growing_ <= pool_.blocks().num_free();
+PrefixUse Scheduler::prefix_use(const Request& request) const {
+  return choose_prefix(pool_, limits_.reuse, request.prefixes, request.num_tokens, request.num_prompt);
+}
+
+/// Blocks beside one for each running request that can still grow: without this room the newcomer would be preempted as soon as an
+/// older request crosses a block boundary.
+bool Scheduler::fits(const Request& request, const PrefixUse& use) const {
+  const auto shared = std::span(request.prefixes).first(static_cast<std::size_t>(use.num_shared_blocks));
+  return pool_.num_blocks_needed(admission_positions(request), shared) + num_growing_ <= pool_.blocks().num_free();
 }
 
 bool Scheduler::try_admit(Request& request) {
-  Request& oldest = *queue_.front();
-  if (!fits(request)) {
+  if (num_running() >= limits_.max_requests || pool_.slots().num_free() == 0) {
     return false;
   }
-  if (&request != &oldest && !fits(oldest)) {
+  const PrefixUse use = prefix_use(request);
+  if (!fits(request, use)) {
+    return false;
+  }
+  Request& oldest = *queue_.front();
+  if (&request != &oldest && !fits(oldest, prefix_use(oldest))) {
     std::int32_t& passed = *num_overtaken(oldest);
     if (passed == kMaxOvertakes) {
       return false;
     }
     ++passed;
   }
-  auto cache = pool_.acquire(admission_positions(request));
-  check(cache.has_value(), "what fits can be acquired");
-  erase_by_arrival(queue_, &request);
-  request.state = admit(std::move(request.state), std::move(*cache));
-  insert_by_arrival(running_, &request);
-  num_growing_ += may_grow(request) ? 1 : 0;
+  start(request, use);
   return true;
+}
+
+void Scheduler::start(Request& request, const PrefixUse& use) {
+  const auto shared = std::span(request.prefixes).first(static_cast<std::size_t>(use.num_shared_blocks));
+  auto cache = pool_.acquire(admission_positions(request), shared, use.state);
+  check(cache.has_value(), "what fits can be acquired");
+  if (use.state.value != 0 && use.state != cache->slot) {
+    plan_.restored_states.push_back({.from = use.state, .to = cache->slot});
+  }
+  erase_by_rank(queue_, &request);
+  request.state = admit(std::move(request.state), std::move(*cache), use);
+  request.num_published = use.num_shared_blocks;
+  insert_by_rank(running_, &request);
+  num_growing_ += may_grow(request) ? 1 : 0;
+  plan_.admitted.push_back({.request = request.id, .is_first = !request.was_admitted, .prefix = use.report});
+  request.was_admitted = true;
+}
+
+/// The last end of a block from which another request with the same tokens could start: it computes at least one.
+std::int32_t Scheduler::last_usable_end(const Request& request) const {
+  const std::int32_t num_blocks =
+      std::min((request.num_tokens - 1) / pool_.positions_per_block(), static_cast<std::int32_t>(request.prefixes.size()));
+  return num_blocks * pool_.positions_per_block();
+}
+
+/// Where the next chunk of a prompt must end at the latest: at the next position whose state is worth keeping.
+std::int32_t Scheduler::next_stop(const Request& request) const {
+  const auto& prefilling = std::get<Prefilling>(request.state);
+  std::int32_t stop = request.num_tokens;
+  if (limits_.reuse.reuse == Reuse::exact) {
+    for (const std::int32_t checkpoint : {last_usable_end(request), prefilling.checkpoint}) {
+      stop = checkpoint > prefilling.num_computed ? std::min(stop, checkpoint) : stop;
+    }
+  }
+  return stop;
 }
 
 void Scheduler::add_chunk(const Request& request, std::int32_t num_tokens) {
   const kvcache::Holding& cache = *holding(request);
   const bool last = num_tokens == num_uncomputed(request);
-  plan_.chunks.push_back({.request = request.id,
-                          .slot = cache.slot,
-                          .blocks = cache.blocks,
-                          .first_position = num_computed(request),
-                          .num_tokens = num_tokens,
-                          .num_logit_rows = last ? 1 : 0});
+  PlannedChunk chunk{.request = request.id,
+                     .slot = cache.slot,
+                     .blocks = cache.blocks,
+                     .first_position = num_computed(request),
+                     .num_tokens = num_tokens,
+                     .num_logit_rows = last ? 1 : 0};
+  if (const auto* prefilling = std::get_if<Prefilling>(&request.state)) {
+    chunk.keep_from = limits_.reuse.bounded_replay ? std::max(0, request.num_prompt - limits_.reuse.keep) : 0;
+    chunk.first_valid = prefilling->first_valid;
+    chunk.stored_until = prefilling->stored_until;
+  }
+  plan_.chunks.push_back(chunk);
   plan_.num_tokens += num_tokens;
+}
+
+/// The state is kept where a prompt's chunk was made to end for it and behind every block that outputs fill, while a slot is free.
+void Scheduler::save_states() {
+  if (limits_.reuse.reuse != Reuse::exact) {
+    return;
+  }
+  for (const PlannedChunk& chunk : plan_.chunks) {
+    const std::int32_t end = chunk.first_position + chunk.num_tokens;
+    if (end % pool_.positions_per_block() != 0) {
+      continue;
+    }
+    Request& request = requests_.at(chunk.request);
+    if (!is_worth_keeping(request, end)) {
+      continue;
+    }
+    forget_passed_state(request, end);
+    if (pool_.acquire_state(*holding(request))) {
+      plan_.saved_states.push_back({.from = chunk.slot, .to = holding(request)->saved_state});
+    }
+  }
+}
+
+/// Among the states behind a request's outputs only the last is worth its slot.
+void Scheduler::forget_passed_state(const Request& request, std::int32_t end) {
+  const std::int32_t before = end - pool_.positions_per_block();
+  const auto num_blocks = static_cast<std::size_t>(before / pool_.positions_per_block());
+  if (before > request.num_prompt && num_blocks <= request.prefixes.size()) {
+    pool_.forget_state(request.prefixes[num_blocks - 1]);
+  }
+}
+
+/// Whether the state at `end`, the end of a block, may serve others. The name of a block of outputs may come after the plan.
+bool Scheduler::is_worth_keeping(const Request& request, std::int32_t end) const {
+  const auto num_blocks = static_cast<std::size_t>(end / pool_.positions_per_block());
+  const auto* prefilling = std::get_if<Prefilling>(&request.state);
+  const bool is_place =
+      prefilling == nullptr || end == request.num_tokens || end == last_usable_end(request) || end == prefilling->checkpoint;
+  const bool has_name = request.prefixes.size() >= num_blocks;
+  return is_place && !(has_name && pool_.has_state(request.prefixes[num_blocks - 1]));
 }
 
 void Scheduler::check_integrity() const {
@@ -236,8 +370,8 @@ void Scheduler::check_integrity() const {
   for (const RequestId request : finished_) {
     check(std::holds_alternative<Finished>(requests_.at(request).state), "only finished requests are to be forgotten");
   }
-  check(std::ranges::is_sorted(running_, {}, &Request::arrival), "running requests are in order of arrival");
-  check(std::ranges::is_sorted(queue_, {}, &Request::arrival), "queued requests are in order of arrival");
+  check(std::ranges::is_sorted(running_, {}, &Request::rank), "running requests are in order of rank");
+  check(std::ranges::is_sorted(queue_, {}, &Request::rank), "queued requests are in order of rank");
   check(running_.size() + queue_.size() + finished_.size() == requests_.size(), "every request is in exactly one list");
   check(num_running() <= limits_.max_requests, "no more requests run than may");
   pool_.check_integrity(holdings);

@@ -1,5 +1,5 @@
 // Scheduler: what the next step computes. plan() reserves and returns a value, apply(events) is the only other mutator; both are
-// pure arithmetic on ids and counts. Not here: tokens, sampling, memory, devices, time.
+// pure arithmetic on ids and counts. "Older" and "younger" follow Rank. Not here: tokens, sampling, memory, devices, time.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "base/ids.h"
 #include "kvcache/cache_pool.h"
 #include "scheduler/prefill_lanes.h"
+#include "scheduler/prefix_use.h"
 #include "scheduler/request.h"
 
 namespace deepinfer::scheduler {
@@ -18,6 +19,7 @@ namespace deepinfer::scheduler {
 struct Limits {
   std::int32_t max_requests = 0;        ///< running at once
   std::int32_t max_batched_tokens = 0;  ///< rows of one step, at least max_requests
+  ReusePolicy reuse = {};
 };
 
 /// Rows of one request in one step: positions first_position … first_position + num_tokens − 1.
@@ -28,22 +30,43 @@ struct PlannedChunk {
   std::int32_t first_position = 0;
   std::int32_t num_tokens = 0;
   std::int32_t num_logit_rows = 0;  ///< 1 when the chunk ends at the last known token, else 0
+  std::int32_t keep_from = 0;       ///< these three as in model::Chunk
+  std::int32_t first_valid = 0;
+  std::int32_t stored_until = 0;
+};
+
+/// The bounded state in one slot is copied to another.
+struct StateCopy {
+  SlotId from;
+  SlotId to;
+};
+
+/// A request got its cache, for the first time or again.
+struct Admission {
+  RequestId request;
+  bool is_first = true;
+  PrefixReport prefix;
 };
 
 /// One step. At most one chunk per request; decode rows first, oldest request first, then prefill chunks, oldest first.
-/// The block spans are valid until the next plan() or apply().
+/// The block spans are valid until the next plan() and while their request has not ended.
 struct StepPlan {
   std::vector<PlannedChunk> chunks;
   std::int32_t num_decode_chunks = 0;
   std::int32_t num_tokens = 0;       ///< rows of all chunks
   std::vector<RequestId> preempted;  ///< lost their cache to this plan
+  std::vector<Admission> admitted;
+  std::vector<StateCopy> restored_states;  ///< copied before the chunks are computed, in this order
+  std::vector<StateCopy> saved_states;     ///< copied after the chunks were computed
 };
 
 /// A new request with `num_tokens` known tokens (at least 1), of which at most `max_positions` positions are ever computed.
 struct Submitted {
   RequestId request;
   std::int32_t num_tokens = 0;
-  std::int32_t max_positions = 0;  ///< from num_tokens to the pool's max_positions()
+  std::int32_t max_positions = 0;                 ///< from num_tokens to the pool's max_positions()
+  std::int32_t priority = 0;                      ///< a higher one comes first
+  std::vector<kvcache::BlockHash> prefixes = {};  ///< of the blocks that the tokens fill; empty: nothing is shared
 };
 /// A planned chunk was computed: `num_computed` positions more are valid, `num_new_tokens` tokens more are known.
 struct Advanced {
@@ -51,11 +74,16 @@ struct Advanced {
   std::int32_t num_computed = 0;
   std::int32_t num_new_tokens = 0;
 };
+/// The known tokens fill one block more. Comes before the step that computes its last position is reported.
+struct BlockFilled {
+  RequestId request;
+  kvcache::BlockHash prefix;
+};
 /// The request is over, for whatever reason and in whatever state.
 struct Ended {
   RequestId request;
 };
-using Event = std::variant<Submitted, Advanced, Ended>;
+using Event = std::variant<Submitted, Advanced, BlockFilled, Ended>;
 
 /// An older request that does not fit is passed by at most this many younger ones; then it is next. Enough to use the holes that
 /// a long prompt waits beside, few enough that it waits for the end of requests that run already.
@@ -70,6 +98,10 @@ class Scheduler {
   [[nodiscard]] const StepPlan& plan();
   void apply(std::span<const Event> events);
 
+  /// The pool, for prefixes that come from lower tiers (CachePool::adopt and what belongs to it). Between a plan and its launch the plan's
+  /// slots must not be given to others, so only right before plan().
+  [[nodiscard]] kvcache::CachePool& pool_for_tiers() { return pool_; }
+
   /// nullptr when unknown or forgotten.
   [[nodiscard]] const Request* find(RequestId request) const;
   [[nodiscard]] const kvcache::CachePool& pool() const { return pool_; }
@@ -82,6 +114,7 @@ class Scheduler {
  private:
   void apply(const Submitted& event);
   void apply(const Advanced& event);
+  void apply(const BlockFilled& event);
   void apply(const Ended& event);
 
   void forget_finished();
@@ -91,16 +124,26 @@ class Scheduler {
   void preempt_running(std::size_t index);
   void collect_prefill_candidates();
   [[nodiscard]] std::int32_t admission_positions(const Request& request) const;
-  [[nodiscard]] bool fits(const Request& request) const;
+  [[nodiscard]] PrefixUse prefix_use(const Request& request) const;
+  [[nodiscard]] bool fits(const Request& request, const PrefixUse& use) const;
   [[nodiscard]] bool may_grow(const Request& request) const;
   [[nodiscard]] bool try_admit(Request& request);
+  void start(Request& request, const PrefixUse& use);
+  [[nodiscard]] std::int32_t next_stop(const Request& request) const;
   void add_chunk(const Request& request, std::int32_t num_tokens);
+  void save_states();
+  [[nodiscard]] std::int32_t last_usable_end(const Request& request) const;
+  void forget_passed_state(const Request& request, std::int32_t end);
+  [[nodiscard]] bool is_worth_keeping(const Request& request, std::int32_t end) const;
+  void publish(Request& request);
+  void publish_state(Request& request);
+  [[nodiscard]] Request& known(RequestId request);
 
   const Limits limits_;
   kvcache::CachePool pool_;
   std::unordered_map<RequestId, Request> requests_;  // nodes: addresses stay valid
-  std::vector<Request*> running_;                    // Prefilling and Decoding, oldest first
-  std::vector<Request*> queue_;                      // Waiting and Preempted, oldest first
+  std::vector<Request*> running_;                    // Prefilling and Decoding, in order of rank
+  std::vector<Request*> queue_;                      // Waiting and Preempted, in order of rank
   std::vector<RequestId> finished_;                  // to be forgotten by the next plan
   std::uint64_t next_arrival_ = 0;
   StepPlan plan_;

@@ -127,6 +127,9 @@ void Completion::end(const engine::Finish& finish, const EventSink& sink) {
       fail_with(503, "the request was cancelled");
       finish_ = "cancelled";
       return;
+    case engine::FinishReason::timed_out:
+      fail_with(504, "the request did not end within its time limit");
+      return;
     case engine::FinishReason::failed:
       fail_with(500, finish.message);
       return;

@@ -53,6 +53,21 @@ class Page {
   std::string out_;
 };
 
+void append_prefixes(Page& page, const engine::EngineStats& stats) {
+  page.gauge("cached_prefixes", "Blocks that later requests may find, held or not", stats.num_cached_prefixes);
+  page.head("prefix_lookups_total", "counter", "Requests by why no more of their prompt was cached; none: all that could be was");
+  constexpr std::array<std::string_view, 6> kNames = {"none", "too_short", "diverged", "evicted", "no_state", "disabled"};
+  static_assert(kNames.size() == std::tuple_size_v<decltype(stats.num_prefix_misses)>);
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    page.sample("prefix_lookups_total", "miss=\"" + std::string(kNames[i]) + "\"", stats.num_prefix_misses[i]);
+  }
+  page.head("prefix_tier_bytes", "gauge", "Cached prefixes below the device by tier");
+  page.sample("prefix_tier_bytes", R"(tier="memory")", static_cast<std::int64_t>(stats.tiers.memory_bytes));
+  page.sample("prefix_tier_bytes", R"(tier="disk")", static_cast<std::int64_t>(stats.tiers.disk_bytes));
+  page.counter("prefix_files_damaged_total", "Files of the disk tier that were not as written",
+               static_cast<std::uint64_t>(stats.tiers.num_damaged));
+}
+
 void append_engine(Page& page, const engine::EngineStats& stats) {
   page.gauge("requests_running", "Requests that take part in steps", stats.num_running);
   page.gauge("requests_waiting", "Requests that wait for a place or for blocks", stats.num_waiting);
@@ -65,6 +80,7 @@ void append_engine(Page& page, const engine::EngineStats& stats) {
   page.sample("cache_blocks", R"(group="tokens",state="free")", stats.num_blocks - stats.num_blocks_used);
   page.sample("cache_blocks", R"(group="states",state="used")", stats.num_slots_used);
   page.sample("cache_blocks", R"(group="states",state="free")", stats.num_slots - stats.num_slots_used);
+  append_prefixes(page, stats);
 }
 
 }  // namespace

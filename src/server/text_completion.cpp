@@ -124,6 +124,9 @@ bool TextCompletion::take(Choice& choice, const engine::Output& output) {
     case engine::FinishReason::cancelled:
       fail_with(503, "the request was cancelled");
       return false;
+    case engine::FinishReason::timed_out:
+      fail_with(504, "the request did not end within its time limit");
+      return false;
     case engine::FinishReason::failed:
       fail_with(500, output.finish->message);
       return false;

@@ -276,7 +276,7 @@ TEST(Engine, CountsWhatItDoes) {
   auto owned_clock = std::make_unique<FakeClock>();
   FakeClock& clock = *owned_clock;
   parts.clock = std::move(owned_clock);
-  engine::Engine engine(std::move(parts), {.max_requests = 2, .max_batched_tokens = 16, .max_model_len = 40});
+  engine::Engine engine(std::move(parts), {.max_requests = 2, .max_batched_tokens = 16, .max_model_len = 40, .prefix_cache = false});
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(engine.submit(greedy(kPrompt, 4), [](engine::Output&&) {}));
   }

@@ -44,6 +44,21 @@ class FakeModel {
     return logits_;
   }
 
+  /// The memory of one block and of one slot.
+  std::span<std::byte> block_memory(BlockId block) {
+    const auto size = static_cast<std::size_t>(geometry_.positions_per_block);
+    return std::as_writable_bytes(std::span(rows_).subspan(static_cast<std::size_t>(block.value) * size, size));
+  }
+  std::span<std::byte> state_memory(SlotId slot) {
+    return std::as_writable_bytes(std::span(rings_).subspan(static_cast<std::size_t>(slot.value * kRing), kRing));
+  }
+
+  void copy_state(SlotId from, SlotId to) {
+    for (std::int32_t row = 0; row < kRing; ++row) {
+      rings_.at(static_cast<std::size_t>(to.value * kRing + row)) = rings_.at(static_cast<std::size_t>(from.value * kRing + row));
+    }
+  }
+
  private:
   struct RingRow {
     std::int32_t position = -1;
@@ -73,7 +88,12 @@ class FakeModel {
     check(num_previous >= std::min(kLookback, chunk.first_position), "a chunk is told the tokens before it");
     for (std::int32_t i = 0; i < num_tokens; ++i) {
       const std::int32_t position = chunk.first_position + i;
-      row(chunk, position) = chunk.tokens[static_cast<std::size_t>(i)].value;
+      if (position < chunk.stored_until) {
+        check(row(chunk, position) == chunk.tokens[static_cast<std::size_t>(i)].value,
+              "a shared row holds the token of everybody's prefix");
+      } else {
+        row(chunk, position) = chunk.tokens[static_cast<std::size_t>(i)].value;
+      }
       std::uint64_t hash = 0;
       bool bad = false;
       for (std::int32_t p = 0; p <= position; ++p) {

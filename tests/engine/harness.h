@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,6 +37,9 @@ struct Reply {
   std::vector<engine::TokenOutput> outputs;
   std::optional<engine::Finish> finish;
   int num_outputs = 0;
+  std::int32_t num_cached_tokens = 0;
+  scheduler::PrefixMiss prefix_miss = scheduler::PrefixMiss::none;
+  std::int32_t first_prefix_miss = 0;
 
   void take(const engine::Output& output) {
     check(!finish, "nothing comes after the finish");
@@ -45,6 +49,9 @@ struct Reply {
       outputs.push_back(token);
     }
     finish = output.finish;
+    num_cached_tokens = output.num_cached_tokens;
+    prefix_miss = output.prefix_miss;
+    first_prefix_miss = output.first_prefix_miss;
   }
   std::string text() const {
     std::string out;
@@ -62,15 +69,62 @@ struct HarnessOptions {
   std::int32_t max_queue = 100;
   std::int32_t num_blocks = 1000;
   std::int32_t positions_per_block = 4;
+  std::int32_t num_extra_slots = 0;
+  std::int32_t overlap_depth = 0;
+  bool prefix_cache = false;
+  bool has_tiers = false;
+  std::size_t tier_memory_bytes = 0;
+  std::filesystem::path tier_directory = {};  ///< empty: no disk
 };
 
 inline engine::EngineParts fake_parts(FakeModel& model, kvcache::CacheGeometry geometry) {
-  engine::EngineParts parts{.forward = [&model](std::span<const model::Chunk> chunks) { return model.forward(chunks); },
+  engine::EngineParts parts{.model = engine::synchronous([&model](std::span<const model::Chunk> chunks) { return model.forward(chunks); }),
                             .token_bytes = fake_bytes,
                             .vocab_size = kVocab,
                             .eos = kEos,
                             .num_previous_tokens = FakeModel::kLookback,
                             .geometry = geometry};
+  parts.model.copy_state = [&model](SlotId from, SlotId to) { model.copy_state(from, to); };
+  return parts;
+}
+
+/// The time that a FakeClock elsewhere shows.
+class BorrowedClock final : public Clock {
+ public:
+  explicit BorrowedClock(const Clock& lent) : lent_(lent) {}
+  [[nodiscard]] TimePoint now() const override { return lent_.now(); }
+
+ private:
+  const Clock& lent_;
+};
+
+inline std::unique_ptr<engine::PrefixTiers> fake_tiers(FakeModel& model, const HarnessOptions& options) {
+  if (!options.has_tiers) {
+    return nullptr;
+  }
+  const auto copy = [](std::span<const std::byte> from, std::span<std::byte> to) { std::ranges::copy(from, to.begin()); };
+  engine::CacheCalls calls{
+      .block_bytes = model.block_memory({}).size(),
+      .state_bytes = model.state_memory({}).size(),
+      .read_block = [&model, copy](BlockId block, std::span<std::byte> to) { copy(model.block_memory(block), to); },
+      .write_block = [&model, copy](BlockId block, std::span<const std::byte> from) { copy(from, model.block_memory(block)); },
+      .read_state = [&model, copy](SlotId slot, std::span<std::byte> to) { copy(model.state_memory(slot), to); },
+      .write_state = [&model, copy](SlotId slot, std::span<const std::byte> from) { copy(from, model.state_memory(slot)); }};
+  std::optional<engine::DiskTier> disk;
+  if (!options.tier_directory.empty()) {
+    auto opened = engine::DiskTier::open(options.tier_directory, "fake", 1 << 20);
+    check(opened.has_value(), "the folder for prefixes can be made");
+    disk = std::move(*opened);
+  }
+  return std::make_unique<engine::PrefixTiers>(std::move(calls), engine::PrefixStore(options.tier_memory_bytes, std::move(disk)),
+                                               engine::PrefixTiers::Policy{});
+}
+
+inline engine::EngineParts fake_parts_of(FakeModel& model, kvcache::CacheGeometry geometry, const HarnessOptions& options,
+                                         const Clock& clock) {
+  engine::EngineParts parts = fake_parts(model, geometry);
+  parts.clock = std::make_unique<BorrowedClock>(clock);
+  parts.tiers = fake_tiers(model, options);
   return parts;
 }
 
@@ -79,12 +133,14 @@ class Harness {
   explicit Harness(const HarnessOptions& options = {})
       : geometry_{.positions_per_block = options.positions_per_block,
                   .num_blocks = options.num_blocks + 1,
-                  .num_slots = options.max_requests + 1},
+                  .num_slots = options.max_requests + options.num_extra_slots + 1},
         model(geometry_, kVocab),
-        engine(fake_parts(model, geometry_), {.max_requests = options.max_requests,
-                                              .max_batched_tokens = options.max_batched_tokens,
-                                              .max_model_len = options.max_model_len,
-                                              .max_queue = options.max_queue}) {}
+        engine(fake_parts_of(model, geometry_, options, clock), {.max_requests = options.max_requests,
+                                                                 .max_batched_tokens = options.max_batched_tokens,
+                                                                 .max_model_len = options.max_model_len,
+                                                                 .max_queue = options.max_queue,
+                                                                 .prefix_cache = options.prefix_cache,
+                                                                 .overlap_depth = options.overlap_depth}) {}
 
   RequestId submit(const engine::GenerationRequest& request) {
     auto reply = std::make_shared<Reply>();
@@ -109,6 +165,7 @@ class Harness {
   kvcache::CacheGeometry geometry_;
 
  public:
+  FakeClock clock;
   FakeModel model;
   engine::Engine engine;
   std::map<std::uint64_t, std::shared_ptr<Reply>> replies;

@@ -68,7 +68,7 @@ TEST(Load, GivesARunningEngineAndItsSizes) {
   EXPECT_EQ(loaded->options.max_model_len, 256);
   EXPECT_FALSE(loaded->cache_groups.empty());
   const engine::EngineStats stats = loaded->engine->stats();
-  EXPECT_EQ(stats.num_slots, 2);
+  EXPECT_EQ(stats.num_slots, 2 + 2) << "two requests and two states of prefixes";
   EXPECT_EQ(stats.num_blocks, loaded->memory.sizes.num_blocks - 1);
   EXPECT_GE(stats.num_blocks, 4);
 
@@ -176,6 +176,31 @@ TEST(Load, NamesTheOptionThatMakesNoSense) {
   options = small();
   options.max_queue = -1;
   expect_error(load_error(kTiny, options), ErrorKind::invalid_argument, "max_queue is -1");
+}
+
+TEST(Load, RefusesAReplayThatKeepsTooLittle) {
+  engine::EngineOptions options = small();
+  options.replay = engine::Replay::bounded;
+  options.replay_keep = 16;
+  expect_error(load_error(kTiny, options), ErrorKind::invalid_argument, "replay_keep is 16; it must be at least 17, or 0 for 28");
+  options.replay_keep = 17;
+  EXPECT_EQ(load_error(kTiny, options).message, "loaded");
+}
+
+TEST(Load, KeepsSlotsForPrefixesOnlyWhereTheyAreUsed) {
+  const auto num_slots = [](const engine::EngineOptions& options) {
+    const auto device = cpu::make_device({});
+    return engine::load_engine(kTiny, options, *device)->engine->stats().num_slots;
+  };
+  engine::EngineOptions options = small();
+  EXPECT_EQ(num_slots(options), 4);
+  options.num_prefix_states = 7;
+  EXPECT_EQ(num_slots(options), 9);
+  options.replay = engine::Replay::bounded;
+  EXPECT_EQ(num_slots(options), 2);
+  options.replay = engine::Replay::exact;
+  options.prefix_cache = false;
+  EXPECT_EQ(num_slots(options), 2);
 }
 
 TEST(Load, SaysHowMuchCacheMemoryIsMissing) {

@@ -161,6 +161,86 @@ TEST_P(RealModelLaw, ACancelReturnsItsBlocksWithinOneStepAndChangesNobodyElse) {
   EXPECT_EQ(reply->tokens, tokens_alone(GetParam(), kept));
 }
 
+/// `num_common` tokens of `base`, then others.
+engine::GenerationRequest variant_of(std::mt19937_64& random, const engine::GenerationRequest& base, std::size_t num_common,
+                                     std::size_t size) {
+  engine::GenerationRequest out = request_of(random, size, 4);
+  std::copy_n(base.prompt.begin(), num_common, out.prompt.begin());
+  if (num_common < base.prompt.size() && out.prompt[num_common] == base.prompt[num_common]) {
+    out.prompt[num_common] = {(base.prompt[num_common].value + 1) % 1000};
+  }
+  return out;
+}
+
+TEST_P(RealModelLaw, AnExactPrefixHitIsAColdStart) {
+  std::mt19937_64 random(26);
+  for (const std::int32_t overlap_depth : {0, 1}) {
+    RealEngine engine =
+        RealEngine::load(GetParam(), {.max_requests = 2, .max_batched_tokens = 96, .max_model_len = 512, .overlap_depth = overlap_depth});
+    const auto base = request_of(random, 300, 1);
+    static_cast<void>(engine.submit(base));
+    engine.run_to_the_end();
+    // Around blocks, windows and chunks; the first of a kind leaves the state that the second starts from.
+    for (const std::uint32_t num_common : overlap_depth == 0 ? std::vector{127U, 128U, 129U, 192U, 255U, 256U} : std::vector{128U, 257U}) {
+      for (int i = 0; i < 2; ++i) {
+        const auto request = variant_of(random, base, num_common, std::size_t{num_common} + 1 + 20 * static_cast<std::size_t>(i));
+        const auto reply = engine.submit(request);
+        engine.run_to_the_end();
+        EXPECT_EQ(reply->tokens, tokens_alone(GetParam(), request)) << num_common << " tokens in common";
+        if (i == 1) {
+          EXPECT_EQ(reply->num_cached_tokens, static_cast<std::int32_t>(num_common / 128 * 128));
+        }
+      }
+    }
+  }
+}
+
+std::vector<TokenId> tokens_bounded(const fs::path& directory, const std::vector<engine::GenerationRequest>& requests,
+                                    engine::EngineOptions options) {
+  options.replay = engine::Replay::bounded;
+  RealEngine engine = RealEngine::load(directory, options);
+  std::shared_ptr<Reply> last;
+  for (const engine::GenerationRequest& request : requests) {
+    last = engine.submit(request);
+    engine.run_to_the_end();
+  }
+  return last->tokens;
+}
+
+TEST_P(RealModelLaw, BoundedReplayDoesNotDependOnChunksAndIsExactForShortPrompts) {
+  std::mt19937_64 random(27);
+  const auto keep = static_cast<std::size_t>(
+      RealEngine::load(GetParam(), {.max_requests = 1, .max_batched_tokens = 16, .max_model_len = 128}).loaded.config.sliding_window +
+      engine::kDefaultKeepBeyondWindow);
+  for (const std::size_t num_prompt : {keep - 8, keep, keep + 1, std::size_t{150}}) {
+    const auto request = request_of(random, num_prompt, 6);
+    const auto whole = tokens_bounded(GetParam(), {request}, {.max_requests = 1, .max_batched_tokens = 512, .max_model_len = 512});
+    for (const std::int32_t budget : {1, 13, 64}) {
+      EXPECT_EQ(tokens_bounded(GetParam(), {request}, {.max_requests = 1, .max_batched_tokens = budget, .max_model_len = 512}), whole);
+    }
+    if (num_prompt <= keep) {
+      EXPECT_EQ(whole, tokens_alone(GetParam(), request));
+    }
+  }
+}
+
+TEST_P(RealModelLaw, ABoundedPrefixHitDoesNotDependOnChunksOrTheSlot) {
+  std::mt19937_64 random(28);
+  const auto base = request_of(random, 300, 1);
+  const auto request = variant_of(random, base, 290, 310);
+  RealEngine engine =
+      RealEngine::load(GetParam(), {.max_requests = 2, .max_batched_tokens = 512, .max_model_len = 512, .replay = engine::Replay::bounded});
+  static_cast<void>(engine.submit(base));
+  engine.run_to_the_end();
+  const auto reply = engine.submit(request);
+  engine.run_to_the_end();
+  EXPECT_EQ(reply->num_cached_tokens, 256 - engine.loaded.config.sliding_window) << "one window before the two blocks that are there";
+  for (const std::int32_t budget : {7, 40}) {
+    EXPECT_EQ(tokens_bounded(GetParam(), {base, request}, {.max_requests = 1, .max_batched_tokens = budget, .max_model_len = 512}),
+              reply->tokens);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, RealModelLaw, testing::Values(kTiny, kNano),
                          [](const auto& tested) { return tested.param.filename().string(); });
 

@@ -115,5 +115,39 @@ TEST(IdPool, AgreesWithANaiveModelOverRandomOperations) {
   }
 }
 
+TEST(IdPool, AReclaimedIdIsHeldAndTheOthersKeepTheirOrder) {
+  BlockPool pool(6);
+  pool.reclaim({3});
+  EXPECT_EQ(pool.num_holders({3}), 1);
+  EXPECT_EQ(*pool.acquire(4), (std::vector<BlockId>{{1}, {2}, {4}, {5}}));
+  pool.check_integrity();
+}
+
+TEST(IdPool, ADiscardedIdIsReusedFirstAndATouchedOneLast) {
+  BlockPool pool(6);
+  const auto ids = *pool.acquire(2);
+  pool.discard(ids[1]);
+  pool.touch({3});
+  EXPECT_EQ(*pool.acquire(4), (std::vector<BlockId>{{2}, {4}, {5}, {3}}));
+  pool.check_integrity();
+}
+
+TEST(IdPool, ADiscardedIdThatOthersHoldStaysTheirs) {
+  BlockPool pool(3);
+  const auto ids = *pool.acquire(1);
+  pool.share(ids[0]);
+  pool.discard(ids[0]);
+  EXPECT_EQ(pool.num_holders(ids[0]), 1);
+  EXPECT_EQ(pool.num_free(), 1);
+  pool.check_integrity();
+}
+
+TEST(IdPoolDeathTest, AHeldIdIsNeitherReclaimedNorTouched) {
+  SlotPool pool(3);
+  const auto ids = *pool.acquire(1);
+  EXPECT_DEATH(pool.reclaim(ids[0]), "only a free id can be taken");
+  EXPECT_DEATH(pool.touch(ids[0]), "only a free id has a place in the free list");
+}
+
 }  // namespace
 }  // namespace deepinfer::kvcache

@@ -101,7 +101,9 @@ class Sequence {
             .tokens = all.subspan(static_cast<std::size_t>(first)),
             .previous = all.subspan(static_cast<std::size_t>(first) - reach, reach),
             .num_logit_rows = num_logit_rows,
-            .keep_from = keep_from};
+            .keep_from = keep_from,
+            .first_valid = first_valid_,
+            .stored_until = stored_until_};
   }
 
   /// Prefills in chunks of `chunk` tokens (0: whole) and returns the logits of the last position.
@@ -119,6 +121,28 @@ class Sequence {
 
   std::vector<float> decode(TokenId token) { return prefill({&token, 1}); }
 
+  /// Keeps the blocks of the first `hit` positions and nothing else, and goes on at `start`, as after a prefix hit (10.3).
+  void resume_behind_hit(std::int32_t hit, std::int32_t start) {
+    const SlotId fresh = owner_.free_slots.back();
+    owner_.free_slots.back() = slot_;
+    slot_ = fresh;
+    tokens_.resize(static_cast<std::size_t>(start));
+    first_valid_ = start;
+    stored_until_ = hit;
+  }
+  /// A copy of the bounded state in a slot that stays taken.
+  [[nodiscard]] SlotId save_state() {
+    const SlotId kept = owner_.free_slots.back();
+    owner_.free_slots.pop_back();
+    owner_.model->copy_state(slot_, kept);
+    return kept;
+  }
+  /// Goes on at `position`, where the state was saved, as after an exact prefix hit.
+  void resume_from(SlotId kept, std::int32_t position) {
+    owner_.model->copy_state(kept, slot_);
+    tokens_.resize(static_cast<std::size_t>(position));
+  }
+
   [[nodiscard]] model::CacheReader reader() const {
     return {*owner_.device, owner_.model->config(), owner_.model->caches(), slot_, blocks_};
   }
@@ -131,6 +155,8 @@ class Sequence {
   SlotId slot_;
   std::vector<BlockId> blocks_;
   std::vector<TokenId> tokens_;
+  std::int32_t first_valid_ = 0;
+  std::int32_t stored_until_ = 0;
 };
 
 }  // namespace deepinfer::test

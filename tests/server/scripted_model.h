@@ -140,7 +140,7 @@ inline const tokenizer::Tokenizer& nano_tokenizer() {
 inline std::shared_ptr<const ServedModel> scripted_model(ScriptedOptions options = {}) {
   auto model = std::make_shared<ScriptedModel>(nano_tokenizer(), std::move(options.scripts));
   engine::EngineParts parts{
-      .forward = [model](std::span<const model::Chunk> chunks) { return model->forward(chunks); },
+      .model = engine::synchronous([model](std::span<const model::Chunk> chunks) { return model->forward(chunks); }),
       .token_bytes = [](TokenId id) { return nano_tokenizer().bytes(id); },
       .vocab_size = nano_tokenizer().vocab_size(),
       .eos = ScriptedModel::kEos,

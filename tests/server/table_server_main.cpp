@@ -92,7 +92,7 @@ std::shared_ptr<const ServedModel> served(const char* table) {
   auto tokenizer = tokenizer::Tokenizer::load(DEEPINFER_MODELS "/nano/tokenizer.json");
   check(tokenizer.has_value(), "nano's tokenizer can be read");
   auto model = std::make_shared<TableModel>(read_table(table), tokenizer->vocab_size());
-  engine::EngineParts parts{.forward = [model](std::span<const model::Chunk> chunks) { return model->forward(chunks); },
+  engine::EngineParts parts{.model = engine::synchronous([model](std::span<const model::Chunk> chunks) { return model->forward(chunks); }),
                             .token_bytes = [copy = *tokenizer](TokenId id) { return copy.bytes(id); },
                             .vocab_size = tokenizer->vocab_size(),
                             .eos = kEos,

@@ -6,6 +6,37 @@
 #include "ops/ops.h"
 
 namespace deepinfer::model {
+namespace {
+
+/// Piece number `index` of consecutive ones of `size_bytes`.
+template <class T>
+std::span<std::byte> piece(T* base, std::int32_t index, std::size_t size_bytes) {
+  return {reinterpret_cast<std::byte*>(base) + static_cast<std::size_t>(index) * size_bytes, size_bytes};
+}
+
+}  // namespace
+
+std::vector<std::span<std::byte>> block_pieces(const Caches& caches, BlockId block) {
+  std::vector<std::span<std::byte>> out;
+  for (const auto& [layer, source] : caches.sources) {
+    out.push_back(piece(source.compressed, block.value, source.block_compressed_bytes));
+    out.push_back(piece(source.index_keys, block.value, source.block_key_bytes));
+  }
+  return out;
+}
+
+std::vector<std::span<std::byte>> state_pieces(const Caches& caches, SlotId slot) {
+  std::vector<std::span<std::byte>> out;
+  for (std::uint8_t* ring : caches.rings) {
+    out.push_back(piece(ring, slot.value, caches.ring_bytes));
+  }
+  for (const auto& [layer, source] : caches.sources) {
+    if (source.tail != nullptr) {
+      out.push_back(piece(source.tail, slot.value, caches.tail_floats * sizeof(float)));
+    }
+  }
+  return out;
+}
 
 Result<Caches> make_caches(Device& device, const Config& config, const CacheSizes& sizes) {
   Caches out;
@@ -15,10 +46,11 @@ Result<Caches> make_caches(Device& device, const Config& config, const CacheSize
   const auto blocks = static_cast<std::size_t>(sizes.num_blocks);
   const auto slots = static_cast<std::size_t>(sizes.num_slots);
 
-  const std::size_t ring_bytes = static_cast<std::size_t>(out.ring_rows) * static_cast<std::size_t>(window_record_bytes(config.head_dim));
+  out.ring_bytes = static_cast<std::size_t>(out.ring_rows) * static_cast<std::size_t>(window_record_bytes(config.head_dim));
+  out.tail_floats = static_cast<std::size_t>(out.tail_rows) * 2 * static_cast<std::size_t>(config.head_dim);
   const std::int32_t num_rings = config.num_all_layers();
   for (std::int32_t ring = 0; ring < num_rings; ++ring) {
-    out.rings.push_back(memory.take<std::uint8_t>(slots * ring_bytes));
+    out.rings.push_back(memory.take<std::uint8_t>(slots * out.ring_bytes));
   }
   std::size_t compressed_bytes = 0;
   std::size_t key_bytes = 0;
@@ -28,23 +60,23 @@ Result<Caches> make_caches(Device& device, const Config& config, const CacheSize
     source.ratio = config.ratio(layer);
     source.rows_per_block = kBlockPositions / source.ratio;
     const auto rows = static_cast<std::size_t>(source.rows_per_block);
-    const std::size_t block_compressed = rows * static_cast<std::size_t>(compressed_record_bytes(config.head_dim));
-    const std::size_t block_keys = rows * static_cast<std::size_t>(index_key_bytes(config.index_head_dim));
-    source.compressed = memory.take<std::uint8_t>(blocks * block_compressed);
-    source.index_keys = memory.take<std::uint8_t>(blocks * block_keys);
-    compressed_bytes += block_compressed;
-    key_bytes += block_keys;
+    source.block_compressed_bytes = rows * static_cast<std::size_t>(compressed_record_bytes(config.head_dim));
+    source.block_key_bytes = rows * static_cast<std::size_t>(index_key_bytes(config.index_head_dim));
+    source.compressed = memory.take<std::uint8_t>(blocks * source.block_compressed_bytes);
+    source.index_keys = memory.take<std::uint8_t>(blocks * source.block_key_bytes);
+    compressed_bytes += source.block_compressed_bytes;
+    key_bytes += source.block_key_bytes;
     if (source.ratio > 1) {
-      const std::size_t slot_floats = static_cast<std::size_t>(out.tail_rows) * 2 * static_cast<std::size_t>(config.head_dim);
-      source.tail = memory.take<float>(slots * slot_floats);
-      tail_bytes += slot_floats * sizeof(float);
+      source.tail = memory.take<float>(slots * out.tail_floats);
+      tail_bytes += out.tail_floats * sizeof(float);
     }
     out.sources.emplace(layer, source);
   }
-  out.groups = {{.name = "compressed rows", .bytes_per_unit = compressed_bytes, .num_units = sizes.num_blocks},
-                {.name = "index keys", .bytes_per_unit = key_bytes, .num_units = sizes.num_blocks},
-                {.name = "window rings", .bytes_per_unit = ring_bytes * static_cast<std::size_t>(num_rings), .num_units = sizes.num_slots},
-                {.name = "compressor tails", .bytes_per_unit = tail_bytes, .num_units = sizes.num_slots}};
+  out.groups = {
+      {.name = "compressed rows", .bytes_per_unit = compressed_bytes, .num_units = sizes.num_blocks},
+      {.name = "index keys", .bytes_per_unit = key_bytes, .num_units = sizes.num_blocks},
+      {.name = "window rings", .bytes_per_unit = out.ring_bytes * static_cast<std::size_t>(num_rings), .num_units = sizes.num_slots},
+      {.name = "compressor tails", .bytes_per_unit = tail_bytes, .num_units = sizes.num_slots}};
   Result<std::vector<Buffer>> buffers = std::move(memory).finish("caches");
   if (!buffers) {
     return std::unexpected(std::move(buffers.error()));

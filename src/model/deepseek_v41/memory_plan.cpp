@@ -59,6 +59,9 @@ std::string bad_limit(const Config& config, const MemoryLimits& limits) {
   if (limits.max_requests < 1) {
     return must("max_requests", limits.max_requests, "at least 1");
   }
+  if (limits.num_prefix_states < 0) {
+    return must("num_prefix_states", limits.num_prefix_states, "at least 0");
+  }
   if (limits.max_drafts < 0 || limits.max_drafts > config.dspark_block_size) {
     return must("max_drafts", limits.max_drafts, "in 0 … " + std::to_string(config.dspark_block_size) + ", the trained block");
   }
@@ -144,7 +147,7 @@ Result<MemoryPlan> plan_memory(const Config& config, const MemoryLimits& limits)
   out.weights = rank_sizes(config, limits.rank);
   out.cache = cache_bytes(config, limits.max_drafts);
   out.sizes = {.num_blocks = 0,
-               .num_slots = limits.max_requests + 1,  // slot 0 is padding
+               .num_slots = limits.max_requests + limits.num_prefix_states + 1,  // slot 0 is padding
                .max_rows = limits.max_batched_tokens,
                .max_chunks = limits.max_requests,
                .max_logit_rows = limits.max_requests * (1 + limits.max_drafts),

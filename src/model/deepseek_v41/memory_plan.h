@@ -50,6 +50,7 @@ struct MemoryLimits {
   std::size_t memory_bytes = 0;     ///< for weights, caches and activations together; 0: no limit
   std::size_t kv_memory_bytes = 0;  ///< for blocks; 0: what memory_bytes leaves, or max_requests of full length when that is 0 too
   std::int32_t max_requests = 1;
+  std::int32_t num_prefix_states = 0;  ///< slots beside those of the requests, for states behind cached prefixes
   std::int32_t max_batched_tokens = 512;
   std::int32_t max_model_len = 0;  ///< 0: max_position_embeddings
   std::int32_t max_drafts = 0;

@@ -17,6 +17,34 @@ namespace {
 
 constexpr std::int32_t kMaxRecordedRows = 512;
 
+using Pieces = std::vector<std::span<std::byte>>;
+
+std::size_t size_of(const Pieces& pieces) {
+  std::size_t sum = 0;
+  for (const auto piece : pieces) {
+    sum += piece.size();
+  }
+  return sum;
+}
+
+void read(Stream& stream, const Pieces& pieces, std::span<std::byte> to) {
+  check(to.size() == size_of(pieces), "the host has room for the bytes of the device");
+  for (const auto piece : pieces) {
+    stream.copy(to.data(), piece.data(), piece.size());
+    to = to.subspan(piece.size());
+  }
+  stream.synchronize();
+}
+
+void write(Stream& stream, const Pieces& pieces, std::span<const std::byte> from) {
+  check(from.size() == size_of(pieces), "the bytes of the host are those of a block or state");
+  for (const auto piece : pieces) {
+    stream.copy(piece.data(), from.data(), piece.size());
+    from = from.subspan(piece.size());
+  }
+  stream.synchronize();
+}
+
 }  // namespace
 
 struct DeepseekV41::State {
@@ -77,11 +105,11 @@ Result<std::unique_ptr<DeepseekV41>> DeepseekV41::create(Device& device, std::sh
 DeepseekV41::DeepseekV41(std::unique_ptr<State> state) : state_(std::move(state)) {}
 DeepseekV41::~DeepseekV41() = default;
 
-std::span<const float> DeepseekV41::forward(std::span<const Chunk> chunks) {
+void DeepseekV41::launch(std::span<const Chunk> chunks) {
   State& s = *state_;
   s.tables->build(chunks, *s.stream);
-  const std::size_t num_logit_rows = s.tables->host_logit_rows().size();
-  check(num_logit_rows <= static_cast<std::size_t>(s.sizes.max_logit_rows), "a step wants no more logits than the model has room for");
+  check(s.tables->host_logit_rows().size() <= static_cast<std::size_t>(s.sizes.max_logit_rows),
+        "a step wants no more logits than the model has room for");
   const auto issue = [&s] {
     ForwardPass({.ops = s.device.ops(),
                  .stream = *s.stream,
@@ -100,15 +128,47 @@ std::span<const float> DeepseekV41::forward(std::span<const Chunk> chunks) {
   } else {
     issue();
   }
-  const std::size_t num_logits = num_logit_rows * static_cast<std::size_t>(s.config.vocab_size);
-  if (s.device.info().reads_host_memory) {
-    s.stream->synchronize();
-    return {s.workspace.logits, num_logits};
+  if (!s.device.info().reads_host_memory) {
+    const std::size_t num_logits = s.tables->host_logit_rows().size() * static_cast<std::size_t>(s.config.vocab_size);
+    s.host_logits.resize(std::max(s.host_logits.size(), num_logits));
+    s.stream->copy(s.host_logits.data(), s.workspace.logits, num_logits * sizeof(float));
   }
-  s.host_logits.resize(std::max(s.host_logits.size(), num_logits));
-  s.stream->copy(s.host_logits.data(), s.workspace.logits, num_logits * sizeof(float));
+}
+
+std::span<const float> DeepseekV41::wait() {
+  State& s = *state_;
   s.stream->synchronize();
-  return {s.host_logits.data(), num_logits};
+  const std::size_t num_logits = s.tables->host_logit_rows().size() * static_cast<std::size_t>(s.config.vocab_size);
+  return {s.device.info().reads_host_memory ? s.workspace.logits : s.host_logits.data(), num_logits};
+}
+
+std::span<const float> DeepseekV41::forward(std::span<const Chunk> chunks) {
+  launch(chunks);
+  return wait();
+}
+
+void DeepseekV41::copy_state(SlotId from, SlotId to) {
+  const CacheSizes& sizes = state_->sizes;
+  check(from.value > 0 && from.value < sizes.num_slots && to.value > 0 && to.value < sizes.num_slots && from != to,
+        "a state is copied between two slots of requests");
+  const auto sources = state_pieces(state_->caches, from);
+  const auto targets = state_pieces(state_->caches, to);
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    state_->stream->copy(targets[i].data(), sources[i].data(), sources[i].size());
+  }
+}
+
+std::size_t DeepseekV41::block_bytes() const { return size_of(block_pieces(state_->caches, {})); }
+std::size_t DeepseekV41::state_bytes() const { return size_of(state_pieces(state_->caches, {})); }
+void DeepseekV41::read_block(BlockId block, std::span<std::byte> to) const {
+  read(*state_->stream, block_pieces(state_->caches, block), to);
+}
+void DeepseekV41::write_block(BlockId block, std::span<const std::byte> from) {
+  write(*state_->stream, block_pieces(state_->caches, block), from);
+}
+void DeepseekV41::read_state(SlotId slot, std::span<std::byte> to) const { read(*state_->stream, state_pieces(state_->caches, slot), to); }
+void DeepseekV41::write_state(SlotId slot, std::span<const std::byte> from) {
+  write(*state_->stream, state_pieces(state_->caches, slot), from);
 }
 
 void DeepseekV41::set_layer_hook(LayerHook hook) { state_->hook = std::move(hook); }

@@ -2,6 +2,7 @@
 // Owns the memory behind block ids and slots. Not here: which request gets which block (kvcache, scheduler), sampling.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -43,12 +44,13 @@ struct Chunk {
   SlotId slot;
   std::span<const BlockId> blocks;  ///< covers all positions up to the last token of the chunk
   std::int32_t first_position = 0;
-  std::span<const TokenId> tokens;    ///< at least one
-  std::span<const TokenId> previous;  ///< the tokens right before, at least min(num_previous_tokens(), first_position) of them, oldest first
-  std::int32_t num_logit_rows = 0;    ///< logits are wanted for the last this many rows
-  std::int32_t keep_from = 0;         ///< decoder-side replay (10.2): first position of the rectangle; 0: exact
-  std::int32_t first_valid = 0;       ///< encoder-side replay (10.3): window rows before this position do not exist
-  std::int32_t stored_until = 0;      ///< compressed rows of tokens before this position are cached and not rewritten
+  std::span<const TokenId> tokens;  ///< at least one
+  std::span<const TokenId>
+      previous;                     ///< the tokens right before, at least min(num_previous_tokens(), first_position) of them, oldest first
+  std::int32_t num_logit_rows = 0;  ///< logits are wanted for the last this many rows
+  std::int32_t keep_from = 0;       ///< decoder-side replay (10.2): first position of the rectangle; 0: exact
+  std::int32_t first_valid = 0;     ///< encoder-side replay (10.3): window rows before this position do not exist
+  std::int32_t stored_until = 0;    ///< compressed rows of tokens before this position are cached and not rewritten
 };
 
 /// Output of one layer on the host, for examination: streams [rows, S, D] and the coefficients of the next collapse [rows, S].
@@ -69,9 +71,24 @@ class DeepseekV41 {
                                                      const Config& config, std::vector<std::int32_t> engram_class, CacheSizes sizes);
   ~DeepseekV41();
 
-  /// One step over many requests. Returns logits [sum of num_logit_rows, vocab] fp32 in chunk order, valid until the next call.
+  /// Queues one step over many requests on the device. The spans of the chunks are read during the call only.
+  void launch(std::span<const Chunk> chunks);
+  /// Waits for the launched step. Returns logits [sum of num_logit_rows, vocab] fp32 in chunk order, valid until the next launch.
   /// A row whose numbers went bad has NaN logits; other rows are not affected.
+  [[nodiscard]] std::span<const float> wait();
+  /// launch() and wait().
   [[nodiscard]] std::span<const float> forward(std::span<const Chunk> chunks);
+  /// Queues a copy of the bounded state (rings and tails, 9.2) from one slot to another, behind what was launched before.
+  void copy_state(SlotId from, SlotId to);
+
+  /// Bytes of one block of all groups that grow with the tokens, and of one slot of the others.
+  [[nodiscard]] std::size_t block_bytes() const;
+  [[nodiscard]] std::size_t state_bytes() const;
+  /// Copies a block or a state to host memory and back, behind what was launched before; done on return. Sizes as above.
+  void read_block(BlockId block, std::span<std::byte> to) const;
+  void write_block(BlockId block, std::span<const std::byte> from);
+  void read_state(SlotId slot, std::span<std::byte> to) const;
+  void write_state(SlotId slot, std::span<const std::byte> from);
 
   /// An empty hook switches examination off.
   void set_layer_hook(LayerHook hook);
