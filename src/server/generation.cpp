@@ -139,7 +139,9 @@ class Generation : public std::enable_shared_from_this<Generation<Work>> {
 
   void refuse(const Refusal& refusal) {
     Response response{.status = refusal.status, .body = refusal.body};
-    if (refusal.status == 429 || refusal.status == 503) {
+    if (refusal.status == 429) {
+      response.headers.emplace_back("Retry-After", std::to_string(engine::retry_after(context_.model->engine->stats()).count()));
+    } else if (refusal.status == 503) {
       response.headers.emplace_back("Retry-After", "1");
     }
     exchange_.respond(std::move(response));
