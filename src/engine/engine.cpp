@@ -88,32 +88,42 @@ Result<RequestId> Engine::submit(GenerationRequest request, OutputSink sink) {
 }
 
 void Engine::start(RequestId id, GenerationRequest&& request, OutputSink&& sink) {
-  const std::int32_t max_total = max_total_tokens(request, limits_);
-  scheduler::Submitted submitted{.request = id,
-                                 .num_tokens = static_cast<std::int32_t>(request.prompt.size()),
-                                 .max_positions = max_total - 1,
-                                 .priority = request.priority};
-  LiveRequest::Notes notes;
+  enqueue(make_live(id, std::move(request), std::move(sink)));
+}
+
+LiveRequest& Engine::make_live(RequestId id, GenerationRequest&& request, OutputSink&& sink) {
+  LiveRequest::Notes notes{.priority = request.priority};
   if (request.time_limit > Duration{}) {
     notes.deadline = parts_.clock->now() + request.time_limit;
     deadlines_.emplace(notes.deadline, id);
   }
   if (shares_prefixes_) {
     notes.last_prefix = kvcache::root_hash(request.cache_salt);
-    const auto block_size = static_cast<std::size_t>(parts_.geometry.positions_per_block);
-    for (std::size_t end = block_size; end <= request.prompt.size(); end += block_size) {
-      notes.last_prefix = kvcache::next_hash(notes.last_prefix, std::span(request.prompt).subspan(end - block_size, block_size));
-      submitted.prefixes.push_back(notes.last_prefix);
-    }
-    notes.num_hashed_tokens = static_cast<std::int32_t>(submitted.prefixes.size() * block_size);
   }
-  const auto [place, inserted] =
-      live_.try_emplace(id, id, std::move(request), RequestSize{.max_total = max_total, .vocab_size = parts_.vocab_size}, std::move(sink));
+  const RequestSize size{.max_total = max_total_tokens(request, limits_), .vocab_size = parts_.vocab_size};
+  const auto [place, inserted] = live_.try_emplace(id, id, std::move(request), size, std::move(sink));
   check(inserted, "an id names one request");
-  place->second.notes = notes;
+  place->second.notes = std::move(notes);
+  return place->second;
+}
+
+/// Gives a request to the scheduler, with the names of the blocks that its tokens fill.
+void Engine::enqueue(LiveRequest& live) {
+  scheduler::Submitted submitted{.request = live.id(),
+                                 .num_tokens = static_cast<std::int32_t>(live.tokens().size()),
+                                 .max_positions = live.max_total() - 1,
+                                 .priority = live.notes.priority};
+  if (shares_prefixes_) {
+    const auto block_size = static_cast<std::size_t>(parts_.geometry.positions_per_block);
+    for (std::size_t end = block_size; end <= live.tokens().size(); end += block_size) {
+      live.notes.last_prefix = kvcache::next_hash(live.notes.last_prefix, live.tokens().subspan(end - block_size, block_size));
+      submitted.prefixes.push_back(live.notes.last_prefix);
+    }
+    live.notes.num_hashed_tokens = static_cast<std::int32_t>(submitted.prefixes.size() * block_size);
+  }
   apply(submitted);
   if (parts_.tiers) {
-    arrivals_.push_back(id);
+    arrivals_.push_back(live.id());
   }
 }
 
@@ -182,10 +192,14 @@ void Engine::end_early(RequestId request, FinishReason reason) {
   if (found == live_.end() || found->second.is_finished()) {
     return;
   }
-  found->second.finish(reason);
+  LiveRequest& live = found->second;
+  live.finish(reason);
   counters_.num_timed_out += reason == FinishReason::timed_out ? 1 : 0;
-  apply(scheduler::Ended{.request = request});
-  await_delivery(found->second);
+  if (!live.notes.waits_for_leader) {
+    apply(scheduler::Ended{.request = request});
+  }
+  pass_on_followers(live);
+  await_delivery(live);
 }
 
 void Engine::restore_prefixes() {
@@ -276,6 +290,17 @@ void Engine::collect_rows() {
 
 /// The token of one row, and what the scheduler has to know of it.
 void Engine::take_row(LiveRequest& live, std::span<const float> logits) {
+  start_followers(live, logits);
+  sample_token(live, logits);
+  if (live.is_finished()) {
+    apply(scheduler::Ended{.request = live.id()});
+  } else if (shares_prefixes_) {
+    extend_prefixes(live);
+  }
+  await_delivery(live);
+}
+
+void Engine::sample_token(LiveRequest& live, std::span<const float> logits) {
   const SamplingParams& wanted = live.sampling();
   const auto position = static_cast<std::int64_t>(live.tokens().size());
   const auto token = sampler_.sample(
@@ -290,12 +315,6 @@ void Engine::take_row(LiveRequest& live, std::span<const float> logits) {
     live.add(token_output(*token, wanted), parts_.token_bytes(*token));
     ++counters_.num_generated_tokens;
   }
-  if (live.is_finished()) {
-    apply(scheduler::Ended{.request = live.id()});
-  } else if (shares_prefixes_) {
-    extend_prefixes(live);
-  }
-  await_delivery(live);
 }
 
 /// Names the block that the last token filled, if it did.

@@ -36,6 +36,14 @@ struct ModelCalls {
   std::move_only_function<std::span<const float>()> wait;
   /// Queues a copy of the bounded state of one slot to another, in order with the launches. Empty: exact reuse of prefixes is off.
   std::move_only_function<void(SlotId from, SlotId to)> copy_state = {};
+  /// The same for a block. Empty, as copy_state: choices of one prompt compute it each.
+  std::move_only_function<void(BlockId from, BlockId to)> copy_block = {};
+};
+
+/// One of several replies to one prompt.
+struct Choice {
+  std::uint64_t seed = 0;
+  OutputSink sink;
 };
 /// The calls of a model that computes at once.
 [[nodiscard]] ModelCalls synchronous(std::move_only_function<std::span<const float>(std::span<const model::Chunk>)> forward);
@@ -69,6 +77,9 @@ class Engine {
   /// Accepts a request; its outputs go to `sink`, during step(). Errors: those of check_request; exhausted when max_requests +
   /// max_queue requests are unfinished.
   [[nodiscard]] Result<RequestId> submit(GenerationRequest request, OutputSink sink);
+  /// One request per choice, each with the tokens it has alone with its seed. The prompt is computed once: the others fork behind it.
+  /// `request.sampling.seed` is not used. Errors: as submit(), for all together.
+  [[nodiscard]] Result<std::vector<RequestId>> submit_choices(const GenerationRequest& request, std::vector<Choice> choices);
   /// The request ends with FinishReason::cancelled at the start of the next step; nothing happens when it is over already.
   void cancel(RequestId request);
   void cancel_all();
@@ -97,6 +108,13 @@ class Engine {
   void launch();
   void collect_rows();
   void take_row(LiveRequest& live, std::span<const float> logits);
+  void sample_token(LiveRequest& live, std::span<const float> logits);
+  LiveRequest& make_live(RequestId id, GenerationRequest&& request, OutputSink&& sink);
+  void enqueue(LiveRequest& live);
+  // engine_choices.cpp
+  void start_followers(LiveRequest& leader, std::span<const float> logits);
+  void fork(const LiveRequest& leader, LiveRequest& follower);
+  void pass_on_followers(LiveRequest& leader);
   [[nodiscard]] std::span<const float> adjusted(const LiveRequest& live, std::span<const float> logits);
   [[nodiscard]] TokenOutput token_output(TokenId token, const SamplingParams& wanted);
   void extend_prefixes(LiveRequest& live);

@@ -31,6 +31,8 @@ class LiveRequest {
   [[nodiscard]] std::span<const TokenId> tokens() const { return tokens_; }
   /// How often each token came; empty unless a penalty asks for it.
   [[nodiscard]] const sampling::TokenHistory& history() const { return history_; }
+  /// Tokens after which it ends by length.
+  [[nodiscard]] std::int32_t max_total() const { return max_total_; }
   [[nodiscard]] bool ignores_eos() const { return ignore_eos_; }
   [[nodiscard]] bool is_finished() const { return finished_; }
 
@@ -48,7 +50,10 @@ class LiveRequest {
     TimePoint deadline{};                ///< zero: none
     kvcache::BlockHash last_prefix{};    ///< of the last full block of tokens(), or the salt's
     std::int32_t num_hashed_tokens = 0;  ///< that last_prefix covers
+    std::int32_t priority = 0;
     bool awaits_delivery = false;
+    bool waits_for_leader = false;          ///< another choice of the same prompt; the scheduler does not know it yet
+    std::vector<RequestId> followers = {};  ///< choices that start with the logits behind this one's prompt
   };
   Notes notes;
 

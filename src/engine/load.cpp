@@ -218,7 +218,8 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<model::DeepseekV41> model, c
   const model::CacheSizes& sizes = loaded.memory.sizes;
   EngineParts parts{.model = {.launch = [model](std::span<const model::Chunk> chunks) { model->launch(chunks); },
                               .wait = [model] { return model->wait(); },
-                              .copy_state = [model](SlotId from, SlotId to) { model->copy_state(from, to); }},
+                              .copy_state = [model](SlotId from, SlotId to) { model->copy_state(from, to); },
+                              .copy_block = [model](BlockId from, BlockId to) { model->copy_block(from, to); }},
                     .token_bytes = [tokenizer](TokenId id) { return tokenizer.bytes(id); },
                     .vocab_size = config.vocab_size,
                     .eos = {config.eos_token_id},

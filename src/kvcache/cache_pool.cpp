@@ -151,6 +151,20 @@ bool CachePool::extend(Holding& holding, std::int32_t num_positions) {
   return true;
 }
 
+std::optional<Holding> CachePool::fork(const Holding& parent, std::int32_t num_shared, std::int32_t num_positions) {
+  const std::int32_t num_own = num_blocks_for(num_positions) - num_shared;
+  check(num_shared <= static_cast<std::int32_t>(parent.blocks.size()) && num_own >= 0, "a fork shares blocks that the parent has");
+  if (slots_.num_free() == 0 || num_own > blocks_.num_free()) {
+    return std::nullopt;
+  }
+  std::vector<BlockId> table(parent.blocks.begin(), parent.blocks.begin() + num_shared);
+  for (const BlockId block : table) {
+    blocks_.share(block);
+  }
+  take_blocks(num_own, table);
+  return Holding(take_slot(), std::move(table));
+}
+
 void CachePool::release(Holding&& holding) {
   const Holding released = std::move(holding);
   for (const BlockId block : released.blocks | std::views::reverse) {  // so that a prefix outlives what follows it

@@ -62,6 +62,9 @@ class CachePool {
   [[nodiscard]] std::optional<Holding> acquire(std::int32_t num_positions, std::span<const BlockHash> shared = {}, SlotId state = {});
   /// Makes `holding` cover positions 0 … num_positions − 1; false, and nothing taken, when blocks are short.
   [[nodiscard]] bool extend(Holding& holding, std::int32_t num_positions);
+  /// A holding beside `parent` that shares its first `num_shared` blocks and has blocks of its own for the other positions; the caller
+  /// copies what is in them and in the slot. nullopt, and nothing taken, when either is short.
+  [[nodiscard]] std::optional<Holding> fork(const Holding& parent, std::int32_t num_shared, std::int32_t num_positions);
   /// Gives everything back. Blocks with a known prefix are reused last.
   void release(Holding&& holding);
 

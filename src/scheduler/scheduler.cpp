@@ -44,16 +44,48 @@ void Scheduler::apply(std::span<const Event> events) {
 void Scheduler::apply(const Submitted& event) {
   check(event.num_tokens >= 1 && event.num_tokens <= event.max_positions, "a request starts with one to max_positions tokens");
   check(event.max_positions <= pool_.max_positions(), "a request fits into the pool when it is alone");
-  const auto [place, inserted] = requests_.try_emplace(event.request);
+  Request& request = insert({.id = event.request,
+                             .rank = {.priority = event.priority, .arrival = next_arrival_++},
+                             .num_prompt = event.num_tokens,
+                             .num_tokens = event.num_tokens,
+                             .max_positions = event.max_positions,
+                             .prefixes = event.prefixes,
+                             .state = Waiting{}});
+  insert_by_rank(queue_, &request);
+}
+
+Request& Scheduler::insert(Request&& request) {
+  const auto [place, inserted] = requests_.try_emplace(request.id);
   check(inserted, "a request is submitted once");
-  place->second = {.id = event.request,
-                   .rank = {.priority = event.priority, .arrival = next_arrival_++},
-                   .num_prompt = event.num_tokens,
-                   .num_tokens = event.num_tokens,
-                   .max_positions = event.max_positions,
-                   .prefixes = event.prefixes,
-                   .state = Waiting{}};
-  insert_by_rank(queue_, &place->second);
+  place->second = std::move(request);
+  return place->second;
+}
+
+void Scheduler::apply(const Forked& event) {
+  const Request& parent = known(event.parent);
+  check(parent.num_tokens == parent.num_prompt + 1 && parent.num_tokens <= event.max_positions, "a fork begins behind the prompt");
+  const std::int32_t num_full = parent.num_prompt / pool_.positions_per_block();
+  const auto num_named = std::min(static_cast<std::ptrdiff_t>(num_full), std::ssize(parent.prefixes));
+  Request& request = insert({.id = event.request,
+                             .rank = {.priority = parent.rank.priority, .arrival = next_arrival_++},
+                             .num_prompt = parent.num_prompt,
+                             .num_tokens = parent.num_tokens,
+                             .max_positions = event.max_positions,
+                             .prefixes = {parent.prefixes.begin(), parent.prefixes.begin() + num_named},
+                             .num_published = static_cast<std::int32_t>(num_named),
+                             .was_admitted = true,
+                             .state = Waiting{}});
+  const auto* decoding = std::get_if<Decoding>(&parent.state);
+  auto cache = decoding == nullptr || num_running() >= limits_.max_requests
+                   ? std::nullopt
+                   : pool_.fork(decoding->cache, num_full, admission_positions(request));
+  if (!cache) {
+    request.num_published = 0;
+    insert_by_rank(queue_, &request);
+    return;
+  }
+  request.state = Decoding{.cache = std::move(*cache)};
+  insert_by_rank(running_, &request);
 }
 
 Request& Scheduler::known(RequestId request) {
@@ -83,30 +115,6 @@ void Scheduler::apply(const Advanced& event) {
   }
   request.num_tokens += event.num_new_tokens;
   publish(request);
-}
-
-/// What is computed and has a known prefix may be found by others from now on.
-void Scheduler::publish(Request& request) {
-  kvcache::Holding& cache = *holding(request);
-  const auto num_full =
-      std::min<std::int32_t>(num_computed(request) / pool_.positions_per_block(), static_cast<std::int32_t>(request.prefixes.size()));
-  for (; request.num_published < num_full; ++request.num_published) {
-    const auto block = static_cast<std::size_t>(request.num_published);
-    pool_.publish(request.prefixes[block], cache.blocks[block]);
-  }
-  if (cache.saved_state.value != 0) {
-    publish_state(request);
-  }
-}
-
-void Scheduler::publish_state(Request& request) {
-  kvcache::Holding& cache = *holding(request);
-  const auto num_blocks = static_cast<std::size_t>(num_computed(request) / pool_.positions_per_block());
-  if (num_blocks > request.prefixes.size()) {
-    pool_.discard_state(cache);
-    return;
-  }
-  pool_.publish_state(request.prefixes[num_blocks - 1], cache);
 }
 
 void Scheduler::apply(const Ended& event) {
@@ -229,10 +237,6 @@ bool Scheduler::may_grow(const Request& request) const {
   return static_cast<std::int32_t>(holding(request)->blocks.size()) < pool_.num_blocks_for(request.max_positions);
 }
 
-PrefixUse Scheduler::prefix_use(const Request& request) const {
-  return choose_prefix(pool_, limits_.reuse, request.prefixes, request.num_tokens, request.num_prompt);
-}
-
 /// Blocks beside one for each running request that can still grow: without this room the newcomer would be preempted as soon as an
 /// older request crosses a block boundary.
 bool Scheduler::fits(const Request& request, const PrefixUse& use) const {
@@ -276,25 +280,6 @@ void Scheduler::start(Request& request, const PrefixUse& use) {
   request.was_admitted = true;
 }
 
-/// The last end of a block from which another request with the same tokens could start: it computes at least one.
-std::int32_t Scheduler::last_usable_end(const Request& request) const {
-  const std::int32_t num_blocks =
-      std::min((request.num_tokens - 1) / pool_.positions_per_block(), static_cast<std::int32_t>(request.prefixes.size()));
-  return num_blocks * pool_.positions_per_block();
-}
-
-/// Where the next chunk of a prompt must end at the latest: at the next position whose state is worth keeping.
-std::int32_t Scheduler::next_stop(const Request& request) const {
-  const auto& prefilling = std::get<Prefilling>(request.state);
-  std::int32_t stop = request.num_tokens;
-  if (limits_.reuse.reuse == Reuse::exact) {
-    for (const std::int32_t checkpoint : {last_usable_end(request), prefilling.checkpoint}) {
-      stop = checkpoint > prefilling.num_computed ? std::min(stop, checkpoint) : stop;
-    }
-  }
-  return stop;
-}
-
 void Scheduler::add_chunk(const Request& request, std::int32_t num_tokens) {
   const kvcache::Holding& cache = *holding(request);
   const bool last = num_tokens == num_uncomputed(request);
@@ -311,46 +296,6 @@ void Scheduler::add_chunk(const Request& request, std::int32_t num_tokens) {
   }
   plan_.chunks.push_back(chunk);
   plan_.num_tokens += num_tokens;
-}
-
-/// The state is kept where a prompt's chunk was made to end for it and behind every block that outputs fill, while a slot is free.
-void Scheduler::save_states() {
-  if (limits_.reuse.reuse != Reuse::exact) {
-    return;
-  }
-  for (const PlannedChunk& chunk : plan_.chunks) {
-    const std::int32_t end = chunk.first_position + chunk.num_tokens;
-    if (end % pool_.positions_per_block() != 0) {
-      continue;
-    }
-    Request& request = requests_.at(chunk.request);
-    if (!is_worth_keeping(request, end)) {
-      continue;
-    }
-    forget_passed_state(request, end);
-    if (pool_.acquire_state(*holding(request))) {
-      plan_.saved_states.push_back({.from = chunk.slot, .to = holding(request)->saved_state});
-    }
-  }
-}
-
-/// Among the states behind a request's outputs only the last is worth its slot.
-void Scheduler::forget_passed_state(const Request& request, std::int32_t end) {
-  const std::int32_t before = end - pool_.positions_per_block();
-  const auto num_blocks = static_cast<std::size_t>(before / pool_.positions_per_block());
-  if (before > request.num_prompt && num_blocks <= request.prefixes.size()) {
-    pool_.forget_state(request.prefixes[num_blocks - 1]);
-  }
-}
-
-/// Whether the state at `end`, the end of a block, may serve others. The name of a block of outputs may come after the plan.
-bool Scheduler::is_worth_keeping(const Request& request, std::int32_t end) const {
-  const auto num_blocks = static_cast<std::size_t>(end / pool_.positions_per_block());
-  const auto* prefilling = std::get_if<Prefilling>(&request.state);
-  const bool is_place =
-      prefilling == nullptr || end == request.num_tokens || end == last_usable_end(request) || end == prefilling->checkpoint;
-  const bool has_name = request.prefixes.size() >= num_blocks;
-  return is_place && !(has_name && pool_.has_state(request.prefixes[num_blocks - 1]));
 }
 
 void Scheduler::check_integrity() const {

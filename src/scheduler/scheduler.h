@@ -79,11 +79,19 @@ struct BlockFilled {
   RequestId request;
   kvcache::BlockHash prefix;
 };
+/// A new request that goes on as `parent` does, whose prompt was just computed: another first token was sampled from the same logits.
+/// It shares the full blocks of the prompt and decodes at once when slot and blocks are there (find() says so; the caller then copies
+/// the state and the block that the prompt fills partly), and is queued as if submitted with its tokens otherwise.
+struct Forked {
+  RequestId parent;
+  RequestId request;
+  std::int32_t max_positions = 0;
+};
 /// The request is over, for whatever reason and in whatever state.
 struct Ended {
   RequestId request;
 };
-using Event = std::variant<Submitted, Advanced, BlockFilled, Ended>;
+using Event = std::variant<Submitted, Advanced, BlockFilled, Forked, Ended>;
 
 /// An older request that does not fit is passed by at most this many younger ones; then it is next. Enough to use the holes that
 /// a long prompt waits beside, few enough that it waits for the end of requests that run already.
@@ -115,6 +123,7 @@ class Scheduler {
   void apply(const Submitted& event);
   void apply(const Advanced& event);
   void apply(const BlockFilled& event);
+  void apply(const Forked& event);
   void apply(const Ended& event);
 
   void forget_finished();
@@ -137,6 +146,7 @@ class Scheduler {
   [[nodiscard]] bool is_worth_keeping(const Request& request, std::int32_t end) const;
   void publish(Request& request);
   void publish_state(Request& request);
+  [[nodiscard]] Request& insert(Request&& request);
   [[nodiscard]] Request& known(RequestId request);
 
   const Limits limits_;

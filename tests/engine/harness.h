@@ -85,6 +85,9 @@ inline engine::EngineParts fake_parts(FakeModel& model, kvcache::CacheGeometry g
                             .num_previous_tokens = FakeModel::kLookback,
                             .geometry = geometry};
   parts.model.copy_state = [&model](SlotId from, SlotId to) { model.copy_state(from, to); };
+  parts.model.copy_block = [&model](BlockId from, BlockId to) {
+    std::ranges::copy(model.block_memory(from), model.block_memory(to).begin());
+  };
   return parts;
 }
 

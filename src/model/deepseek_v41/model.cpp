@@ -27,6 +27,12 @@ std::size_t size_of(const Pieces& pieces) {
   return sum;
 }
 
+void copy(Stream& stream, const Pieces& from, const Pieces& to) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    stream.copy(to[i].data(), from[i].data(), from[i].size());
+  }
+}
+
 void read(Stream& stream, const Pieces& pieces, std::span<std::byte> to) {
   check(to.size() == size_of(pieces), "the host has room for the bytes of the device");
   for (const auto piece : pieces) {
@@ -151,11 +157,14 @@ void DeepseekV41::copy_state(SlotId from, SlotId to) {
   const CacheSizes& sizes = state_->sizes;
   check(from.value > 0 && from.value < sizes.num_slots && to.value > 0 && to.value < sizes.num_slots && from != to,
         "a state is copied between two slots of requests");
-  const auto sources = state_pieces(state_->caches, from);
-  const auto targets = state_pieces(state_->caches, to);
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    state_->stream->copy(targets[i].data(), sources[i].data(), sources[i].size());
-  }
+  copy(*state_->stream, state_pieces(state_->caches, from), state_pieces(state_->caches, to));
+}
+
+void DeepseekV41::copy_block(BlockId from, BlockId to) {
+  const CacheSizes& sizes = state_->sizes;
+  check(from.value > 0 && from.value < sizes.num_blocks && to.value > 0 && to.value < sizes.num_blocks && from != to,
+        "a block is copied between two blocks of requests");
+  copy(*state_->stream, block_pieces(state_->caches, from), block_pieces(state_->caches, to));
 }
 
 std::size_t DeepseekV41::block_bytes() const { return size_of(block_pieces(state_->caches, {})); }

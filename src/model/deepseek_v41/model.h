@@ -80,6 +80,8 @@ class DeepseekV41 {
   [[nodiscard]] std::span<const float> forward(std::span<const Chunk> chunks);
   /// Queues a copy of the bounded state (rings and tails, 9.2) from one slot to another, behind what was launched before.
   void copy_state(SlotId from, SlotId to);
+  /// The same for a block.
+  void copy_block(BlockId from, BlockId to);
 
   /// Bytes of one block of all groups that grow with the tokens, and of one slot of the others.
   [[nodiscard]] std::size_t block_bytes() const;

@@ -1,0 +1,89 @@
+// Several replies to one prompt: the first choice leads, the others wait for the logits behind its prompt and fork there.
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "base/check.h"
+#include "engine/engine.h"
+
+namespace deepinfer::engine {
+
+Result<std::vector<RequestId>> Engine::submit_choices(const GenerationRequest& request, std::vector<Choice> choices) {
+  check(!choices.empty(), "there is at least one choice");
+  if (auto checked = check_request(request, limits_); !checked) {
+    return std::unexpected(std::move(checked.error()));
+  }
+  if (live_.size() + choices.size() > static_cast<std::size_t>(max_unfinished_)) {
+    return queue_is_full(max_unfinished_);
+  }
+  std::vector<RequestId> ids;
+  for (Choice& choice : choices) {
+    GenerationRequest copy = request;
+    copy.sampling.seed = choice.seed;
+    ids.push_back({++last_id_});
+    make_live(ids.back(), std::move(copy), std::move(choice.sink)).notes.waits_for_leader = ids.size() > 1;
+  }
+  LiveRequest& leader = live_.at(ids.front());
+  leader.notes.followers.assign(ids.begin() + 1, ids.end());
+  enqueue(leader);
+  return ids;
+}
+
+/// The logits behind the prompt give every choice its first token.
+void Engine::start_followers(LiveRequest& leader, std::span<const float> logits) {
+  for (const RequestId id : std::exchange(leader.notes.followers, {})) {
+    const auto found = live_.find(id);
+    if (found == live_.end() || found->second.is_finished()) {
+      continue;
+    }
+    LiveRequest& follower = found->second;
+    sample_token(follower, logits);
+    if (!follower.is_finished()) {
+      fork(leader, follower);
+    }
+    await_delivery(follower);
+  }
+}
+
+/// Shares the full blocks of the prompt; copies the one it fills partly and the bounded state.
+void Engine::fork(const LiveRequest& leader, LiveRequest& follower) {
+  follower.notes.waits_for_leader = false;
+  if (!parts_.model.copy_state || !parts_.model.copy_block) {
+    enqueue(follower);
+    return;
+  }
+  const auto num_prompt = static_cast<std::int32_t>(leader.tokens().size());
+  apply(scheduler::Forked{.parent = leader.id(), .request = follower.id(), .max_positions = follower.max_total() - 1});
+  const scheduler::Request& child = *scheduler_.find(follower.id());
+  if (std::holds_alternative<scheduler::Decoding>(child.state)) {
+    const kvcache::Holding& from = *scheduler::holding(*scheduler_.find(leader.id()));
+    const kvcache::Holding& to = *scheduler::holding(child);
+    parts_.model.copy_state(from.slot, to.slot);
+    if (num_prompt % parts_.geometry.positions_per_block != 0) {
+      const auto last = static_cast<std::size_t>(num_prompt / parts_.geometry.positions_per_block);
+      parts_.model.copy_block(from.blocks[last], to.blocks[last]);
+    }
+  }
+  follower.notes.last_prefix = leader.notes.last_prefix;
+  follower.notes.num_hashed_tokens = leader.notes.num_hashed_tokens;
+  if (shares_prefixes_) {
+    extend_prefixes(follower);
+  }
+}
+
+/// A leader that ends before its prompt is computed: the next choice computes it.
+void Engine::pass_on_followers(LiveRequest& leader) {
+  std::vector<RequestId> followers = std::exchange(leader.notes.followers, {});
+  while (!followers.empty()) {
+    const auto next = live_.find(followers.front());
+    followers.erase(followers.begin());
+    if (next != live_.end() && !next->second.is_finished()) {
+      next->second.notes.waits_for_leader = false;
+      next->second.notes.followers = std::move(followers);
+      enqueue(next->second);
+      return;
+    }
+  }
+}
+
+}  // namespace deepinfer::engine

@@ -1,0 +1,96 @@
+// What the scheduler does for the prefix cache: what an admission may take, where chunks end for it, and what others may find when.
+#include <algorithm>
+
+#include "base/check.h"
+#include "scheduler/scheduler.h"
+
+namespace deepinfer::scheduler {
+
+/// What is computed and has a known prefix may be found by others from now on.
+void Scheduler::publish(Request& request) {
+  kvcache::Holding& cache = *holding(request);
+  const auto num_full =
+      std::min<std::int32_t>(num_computed(request) / pool_.positions_per_block(), static_cast<std::int32_t>(request.prefixes.size()));
+  for (; request.num_published < num_full; ++request.num_published) {
+    const auto block = static_cast<std::size_t>(request.num_published);
+    pool_.publish(request.prefixes[block], cache.blocks[block]);
+  }
+  if (cache.saved_state.value != 0) {
+    publish_state(request);
+  }
+}
+
+void Scheduler::publish_state(Request& request) {
+  kvcache::Holding& cache = *holding(request);
+  const auto num_blocks = static_cast<std::size_t>(num_computed(request) / pool_.positions_per_block());
+  if (num_blocks > request.prefixes.size()) {
+    pool_.discard_state(cache);
+    return;
+  }
+  pool_.publish_state(request.prefixes[num_blocks - 1], cache);
+}
+
+/// The state is kept where a prompt's chunk was made to end for it and behind every block that outputs fill, while a slot is free.
+void Scheduler::save_states() {
+  if (limits_.reuse.reuse != Reuse::exact) {
+    return;
+  }
+  for (const PlannedChunk& chunk : plan_.chunks) {
+    const std::int32_t end = chunk.first_position + chunk.num_tokens;
+    if (end % pool_.positions_per_block() != 0) {
+      continue;
+    }
+    Request& request = requests_.at(chunk.request);
+    if (!is_worth_keeping(request, end)) {
+      continue;
+    }
+    forget_passed_state(request, end);
+    if (pool_.acquire_state(*holding(request))) {
+      plan_.saved_states.push_back({.from = chunk.slot, .to = holding(request)->saved_state});
+    }
+  }
+}
+
+/// Whether the state at `end`, the end of a block, may serve others. The name of a block of outputs may come after the plan.
+bool Scheduler::is_worth_keeping(const Request& request, std::int32_t end) const {
+  const auto num_blocks = static_cast<std::size_t>(end / pool_.positions_per_block());
+  const auto* prefilling = std::get_if<Prefilling>(&request.state);
+  const bool is_place =
+      prefilling == nullptr || end == request.num_tokens || end == last_usable_end(request) || end == prefilling->checkpoint;
+  const bool has_name = request.prefixes.size() >= num_blocks;
+  return is_place && !(has_name && pool_.has_state(request.prefixes[num_blocks - 1]));
+}
+
+/// Among the states behind a request's outputs only the last is worth its slot.
+void Scheduler::forget_passed_state(const Request& request, std::int32_t end) {
+  const std::int32_t before = end - pool_.positions_per_block();
+  const auto num_blocks = static_cast<std::size_t>(before / pool_.positions_per_block());
+  if (before > request.num_prompt && num_blocks <= request.prefixes.size()) {
+    pool_.forget_state(request.prefixes[num_blocks - 1]);
+  }
+}
+
+/// The last end of a block from which another request with the same tokens could start: it computes at least one.
+std::int32_t Scheduler::last_usable_end(const Request& request) const {
+  const std::int32_t num_blocks =
+      std::min((request.num_tokens - 1) / pool_.positions_per_block(), static_cast<std::int32_t>(request.prefixes.size()));
+  return num_blocks * pool_.positions_per_block();
+}
+
+/// Where the next chunk of a prompt must end at the latest: at the next position whose state is worth keeping.
+std::int32_t Scheduler::next_stop(const Request& request) const {
+  const auto& prefilling = std::get<Prefilling>(request.state);
+  std::int32_t stop = request.num_tokens;
+  if (limits_.reuse.reuse == Reuse::exact) {
+    for (const std::int32_t checkpoint : {last_usable_end(request), prefilling.checkpoint}) {
+      stop = checkpoint > prefilling.num_computed ? std::min(stop, checkpoint) : stop;
+    }
+  }
+  return stop;
+}
+
+PrefixUse Scheduler::prefix_use(const Request& request) const {
+  return choose_prefix(pool_, limits_.reuse, request.prefixes, request.num_tokens, request.num_prompt);
+}
+
+}  // namespace deepinfer::scheduler
