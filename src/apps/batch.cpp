@@ -2,6 +2,7 @@
 // where its output ends.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "apps/command.h"
@@ -24,6 +26,7 @@
 #include "apps/model_flags.h"
 #include "apps/progress.h"
 #include "server/reply.h"
+#include "server/text_completion.h"
 
 namespace deepinfer::apps {
 namespace {
@@ -38,21 +41,24 @@ struct Flags {
   bool starts_over = false;
 };
 
+enum class BatchApi { chat, messages, responses, completions, unknown };
+
 /// One line of the input: a body, or {"custom_id", "url", "body"} as in the official batch files.
 struct BatchLine {
-  recipe::Api api = recipe::Api::chat;
+  BatchApi api = BatchApi::chat;
   std::string body;
   std::optional<std::string> custom_id;
 };
 
-std::optional<recipe::Api> api_of_url(std::string_view url) {
-  if (url == "/v1/chat/completions") {
-    return recipe::Api::chat;
-  }
-  if (url == "/v1/messages") {
-    return recipe::Api::messages;
-  }
-  return url == "/v1/responses" ? std::optional(recipe::Api::responses) : std::nullopt;
+BatchApi api_of_url(std::string_view url) {
+  constexpr std::array kUrls = {std::pair("/v1/chat/completions", BatchApi::chat), std::pair("/v1/messages", BatchApi::messages),
+                                std::pair("/v1/responses", BatchApi::responses), std::pair("/v1/completions", BatchApi::completions)};
+  const auto found = std::ranges::find(kUrls, url, [](const auto& entry) { return std::string_view(entry.first); });
+  return found == kUrls.end() ? BatchApi::unknown : found->second;
+}
+
+recipe::Api recipe_api(BatchApi api) {
+  return api == BatchApi::messages ? recipe::Api::messages : api == BatchApi::responses ? recipe::Api::responses : recipe::Api::chat;
 }
 
 /// A line that is no JSON is taken as it is: the API then says what is wrong with it. `stream` is dropped: a line gets one response.
@@ -68,7 +74,7 @@ BatchLine parse_line(const std::string& line) {
   if (id != nullptr && id->as_string() != nullptr && inner != nullptr && inner->as_object() != nullptr) {
     out.custom_id = *id->as_string();
     const json::Value* const url = body->find("url");
-    out.api = url == nullptr || url->as_string() == nullptr ? out.api : api_of_url(*url->as_string()).value_or(out.api);
+    out.api = url == nullptr || url->as_string() == nullptr ? out.api : api_of_url(*url->as_string());
     body = inner->as_object();
   }
   body->erase("stream");
@@ -86,10 +92,12 @@ std::string output_line(const BatchLine& line, int status, const std::string& bo
   return out + ",\"response\":{\"status_code\":" + std::to_string(status) + ",\"body\":" + body + "},\"error\":null}";
 }
 
+using Work = std::variant<std::unique_ptr<server::Reply>, std::unique_ptr<server::TextCompletion>>;
+
 /// A line being worked on. Its result is kept until all lines before it are written.
 struct Job {
   BatchLine line;
-  std::unique_ptr<server::Reply> completion;
+  std::optional<Work> work;
   std::optional<std::string> result;
 };
 
@@ -104,7 +112,7 @@ class Batch {
     std::size_t written = first;
     while (written < lines.size()) {
       while (next < lines.size() && num_running_ < num_at_once_ && jobs_.size() < kMaxWaitingFactor * num_at_once_) {
-        jobs_.push_back({.line = parse_line(lines[next++]), .completion = {}, .result = {}});
+        jobs_.push_back({.line = parse_line(lines[next++]), .work = {}, .result = {}});
         begin(jobs_.back());
       }
       for (Job& job : jobs_) {
@@ -131,9 +139,20 @@ class Batch {
 
  private:
   void begin(Job& job) {
-    auto started = server::Reply::start(model_, {.api = job.line.api, .body = job.line.body}, [this] { wake_up_.notify(); });
+    if (job.line.api == BatchApi::unknown) {
+      fail_job(job, server::refusal(recipe::Api::chat, 400, "the url must be one of the server's that generate"));
+    } else if (job.line.api == BatchApi::completions) {
+      begin_as<server::TextCompletion>(job);
+    } else {
+      begin_as<server::Reply>(job);
+    }
+  }
+
+  template <class Reply>
+  void begin_as(Job& job) {
+    auto started = Reply::start(model_, {.api = recipe_api(job.line.api), .body = job.line.body}, [this] { wake_up_.notify(); });
     if (started) {
-      job.completion = std::move(*started);
+      job.work = std::move(*started);
       ++num_running_;
     } else {
       fail_job(job, started.error());
@@ -141,21 +160,29 @@ class Batch {
   }
 
   void advance(Job& job) {
-    if (!job.completion) {
+    if (!job.work) {
       return;
     }
-    const auto state = job.completion->advance([](const recipe::Event&) {});
+    const bool has_ended = std::visit([this, &job](auto& work) { return advance(job, *work); }, *job.work);
+    if (has_ended) {
+      job.work.reset();
+      --num_running_;
+    }
+  }
+
+  template <class Reply>
+  bool advance(Job& job, Reply& reply) {
+    const auto state = reply.advance([](const recipe::Event&) {});
     if (state == server::Completion::State::running) {
-      return;
+      return false;
     }
-    num_tokens_ += job.completion->statistics().completion_tokens;
+    num_tokens_ += reply.statistics().completion_tokens;
     if (state == server::Completion::State::finished) {
-      job.result = output_line(job.line, 200, job.completion->response());
+      job.result = output_line(job.line, 200, reply.response());
     } else {
-      fail_job(job, job.completion->failure());
+      fail_job(job, reply.failure());
     }
-    job.completion.reset();
-    --num_running_;
+    return true;
   }
 
   void fail_job(Job& job, const server::Refusal& refusal) {

@@ -69,6 +69,9 @@ struct HttpServer::State {
 
   void admit(tcp::socket socket) {
     if (num_connections >= context.options.max_connections) {
+      if (context.tls) {
+        return;  // a refusal would need a handshake
+      }
       const Response response = context.handler.refuse(503, "", "too many connections; try again");
       error_code ignored;
       socket.non_blocking(true, ignored);

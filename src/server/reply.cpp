@@ -83,6 +83,7 @@ Reply::State Reply::advance(const Completion::EventSink& sink) {
     const State state = choices_[i]->advance([&](const recipe::Event& event) { emit(i, event, sink); });
     if (state == State::failed) {
       state_ = State::failed;
+      failure_ = choices_[i]->failure();
       std::ranges::for_each(choices_, &Completion::cancel);
       return state_;
     }
@@ -123,6 +124,7 @@ void Reply::cancel() {
   std::ranges::for_each(choices_, &Completion::cancel);
   if (state_ == State::running) {
     state_ = State::failed;
+    failure_ = refusal(request_.api, 503, "the request was cancelled");
   }
 }
 
@@ -149,12 +151,6 @@ std::string Reply::response() const {
     body.as_object()->set("usage", std::move(*usage));
   }
   return json::to_text(body);
-}
-
-const Refusal& Reply::failure() const {
-  const auto failed = std::ranges::find(choices_, State::failed, &Completion::state);
-  check(failed != choices_.end(), "a failed reply has a failed choice");
-  return (*failed)->failure();
 }
 
 CompletionStatistics Reply::statistics() const {

@@ -32,8 +32,8 @@ class Reply {
   void cancel();
   /// The complete body (JSON).
   [[nodiscard]] std::string response() const;
-  /// Only when failed.
-  [[nodiscard]] const Refusal& failure() const;
+  /// Why the state is failed: the failure of the first choice that failed.
+  [[nodiscard]] const Refusal& failure() const { return failure_; }
   /// Sums over the choices; times from the first to begin to the last to end.
   [[nodiscard]] CompletionStatistics statistics() const;
 
@@ -50,6 +50,7 @@ class Reply {
   std::shared_ptr<const ServedModel> model_;
   std::vector<std::unique_ptr<Completion>> choices_;
   State state_ = State::running;
+  Refusal failure_;
   std::size_t num_ended_ = 0;          ///< choices whose last chunk was given
   std::optional<json::Object> usage_;  ///< of the choices that have ended, together
 };

@@ -111,6 +111,26 @@ TEST(Batch, LinesAreAnsweredInOrderAndAnInterruptedBatchGoesOn) {
   EXPECT_EQ(run_program({"batch", "--input", input, "--output", output}).exit_code, 2);
 }
 
+TEST(Batch, EveryApiThatGeneratesIsAnsweredAndAnUnknownOneRefused) {
+  const std::string input = temporary("apis.jsonl");
+  const std::string output = temporary("apis_out.jsonl");
+  const auto line = [](const std::string& url, const std::string& body) {
+    return R"({"custom_id":")" + url + R"(","url":")" + url + R"(","body":{"model":"nano",)" + body + "}}\n";
+  };
+  write(input, line("/v1/completions", R"("prompt":"Once","max_tokens":3,"n":2)") +
+                   line("/v1/messages", R"("max_tokens":3,"messages":[{"role":"user","content":"Hi"}])") +
+                   line("/v1/responses", R"("max_output_tokens":3,"input":"Hi")") + line("/v1/images", R"("prompt":"x")"));
+  const Ran ran = run_program({"batch", "--input", input, "--output", output});
+  EXPECT_NE(ran.err.find("4 requests, 1 refused or failed"), std::string::npos) << ran.err;
+  const std::vector<std::string> lines = lines_of(text_of(output));
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_NE(lines[0].find(R"("object":"text_completion")"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find(R"("completion_tokens":6)"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[1].find(R"("type":"message")"), std::string::npos) << lines[1];
+  EXPECT_NE(lines[2].find(R"("object":"response")"), std::string::npos) << lines[2];
+  EXPECT_NE(lines[3].find(R"("status_code":400)"), std::string::npos) << lines[3];
+}
+
 TEST(Chat, AConversationRemembersAndCommandsWork) {
   const Ran ran =
       run_program(with_greedy({"chat"}), {.input = "Hello\n/stats\n/nonsense\n/system Be brief.\nHello again\n/quit\nnever read\n"});
