@@ -20,11 +20,23 @@ void add_member(json::Object& total, const json::Object& more, std::string_view 
   }
 }
 
-/// The prompt is the same for all choices and counts once.
+std::uint64_t count_of(const json::Object& usage, std::string_view name) {
+  const json::Value* const value = usage.find(name);
+  return value == nullptr || value->as_number() == nullptr ? 0 : value->as_number()->as_uint64().value_or(0);
+}
+
+/// The prompt is the same for all choices and counts once, cached as far as it was for the first that ran: later ones find more.
 void add_usage(std::optional<json::Object>& total, const json::Object& more) {
   if (!total) {
     total = more;
     return;
+  }
+  if (count_of(more, "prompt_cache_hit_tokens") < count_of(*total, "prompt_cache_hit_tokens")) {
+    for (const char* const name : {"prompt_tokens_details", "prompt_cache_hit_tokens", "prompt_cache_miss_tokens"}) {
+      if (const json::Value* const value = more.find(name)) {
+        total->set(name, *value);
+      }
+    }
   }
   add_member(*total, more, "completion_tokens");
   json::Value* const details = total->find("completion_tokens_details");
@@ -32,11 +44,7 @@ void add_usage(std::optional<json::Object>& total, const json::Object& more) {
   if (details != nullptr && details->as_object() != nullptr && more_details != nullptr && more_details->as_object() != nullptr) {
     add_member(*details->as_object(), *more_details->as_object(), "reasoning_tokens");
   }
-  const auto count = [&total](std::string_view name) {
-    const json::Value* const value = total->find(name);
-    return value == nullptr || value->as_number() == nullptr ? 0 : value->as_number()->as_uint64().value_or(0);
-  };
-  total->set("total_tokens", count("prompt_tokens") + count("completion_tokens"));
+  total->set("total_tokens", count_of(*total, "prompt_tokens") + count_of(*total, "completion_tokens"));
 }
 
 /// The only choice of a chat chunk or body.
@@ -157,6 +165,7 @@ CompletionStatistics Reply::statistics() const {
   CompletionStatistics out = choices_.front()->statistics();
   for (std::size_t i = 1; i < choices_.size(); ++i) {
     const CompletionStatistics more = choices_[i]->statistics();
+    out.cached_tokens = std::min(out.cached_tokens, more.cached_tokens);
     out.completion_tokens += more.completion_tokens;
     out.reasoning_tokens += more.reasoning_tokens;
     out.to_first_token = std::min(out.to_first_token, more.to_first_token);

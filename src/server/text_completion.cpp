@@ -1,6 +1,7 @@
 #include "server/text_completion.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "server/http_message.h"
@@ -113,7 +114,7 @@ bool TextCompletion::take(Choice& choice, const engine::Output& output) {
     last_token_ = SteadyClock().now();
     first_token_ = first_token_ == TimePoint{} ? last_token_ : first_token_;
   }
-  cached_tokens_ = std::max(cached_tokens_, static_cast<std::uint64_t>(output.num_cached_tokens));
+  choice.num_cached = std::max(choice.num_cached, static_cast<std::uint64_t>(output.num_cached_tokens));
   for (const engine::TokenOutput& token : output.tokens) {
     add_token(choice, token);
   }
@@ -239,7 +240,13 @@ void TextCompletion::cancel() {
 }
 
 CompletionStatistics TextCompletion::statistics() const {
-  CompletionStatistics out{.prompt_tokens = prompt_tokens_, .cached_tokens = cached_tokens_};
+  CompletionStatistics out{.prompt_tokens = prompt_tokens_};
+  const auto num_choices = static_cast<std::size_t>(request_.extras.num_choices);
+  for (std::size_t first = 0; first < choices_.size();
+       first += num_choices) {  // a prompt counts once, as cached as for its first choice to run
+    const auto of_prompt = std::span(choices_).subspan(first, num_choices);
+    out.cached_tokens += std::ranges::min_element(of_prompt, {}, &Choice::num_cached)->num_cached;
+  }
   for (const Choice& choice : choices_) {
     out.completion_tokens += choice.num_tokens;
   }

@@ -51,7 +51,8 @@ class TextCompletion {
     std::size_t num_characters = 0;  ///< of the text in earlier chunks and in `text`
     std::string finish_reason;       ///< empty: goes on
     std::uint64_t num_tokens = 0;
-    bool is_told = false;  ///< its last chunk was given
+    std::uint64_t num_cached = 0;  ///< of its prompt
+    bool is_told = false;          ///< its last chunk was given
   };
 
   TextCompletion(std::shared_ptr<const ServedModel> model, TextRequest request);
@@ -73,7 +74,6 @@ class TextCompletion {
   State state_ = State::running;
   Refusal failure_;
   std::uint64_t prompt_tokens_ = 0;
-  std::uint64_t cached_tokens_ = 0;
   TimePoint started_;
   TimePoint first_token_;
   TimePoint last_token_;

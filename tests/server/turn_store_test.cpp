@@ -161,6 +161,64 @@ TEST(ToolTurns, TheNextPromptBeginsWithEveryTokenOfTheTurnBefore) {
   }
 }
 
+/// The ids of a prompt, for a body of `api`.
+json::Array prompt_ids(const ApiBench& bench, const char* api, const json::Value& body) {
+  const ClientResponse rendered = bench.post("/render", json::to_text(json::Object{{"api", api}, {"body", body}}));
+  const auto parsed = json::parse(rendered.body);
+  EXPECT_TRUE(parsed && rendered.status == 200) << rendered.body;
+  return *parsed->find("ids")->as_array();
+}
+
+/// Asks `first`, builds the next body with `continued`, and expects its prompt to begin with the first prompt and what was generated.
+template <class Continue>
+void expect_same_prefix(const char* api, const char* path, const std::string& first, const Continue& continued) {
+  ApiBench bench;
+  const auto request = json::parse(first);
+  ASSERT_TRUE(request);
+  json::Array expected = prompt_ids(bench, api, *request);
+  for (const TokenId id : nano_tokenizer().encode(Scripts().texts.at("think_call"), tokenizer::AddedTokens::recognise)) {
+    expected.emplace_back(id.value);
+  }
+  const ClientResponse response = bench.post(path, first);
+  const auto reply = json::parse(response.body);
+  ASSERT_TRUE(reply && response.status == 200) << response.body;
+  json::Array ids = prompt_ids(bench, api, continued(*request, *reply));
+  ASSERT_GT(ids.size(), expected.size());
+  ids.resize(expected.size());
+  EXPECT_EQ(ids, expected);
+}
+
+TEST(ToolTurns, MessagesComeBackAsTheyWereGenerated) {
+  const std::string first =
+      R"({"model":"nano","max_tokens":500,"messages":[{"role":"user","content":"[script:think_call]"}],"thinking":{"type":"enabled","budget_tokens":1024},
+          "tools":[{"name":"get_weather","input_schema":{"type":"object"}}]})";
+  expect_same_prefix("messages", "/v1/messages", first, [](const json::Value& request, const json::Value& reply) {
+    json::Object next = *request.as_object();
+    const json::Array& blocks = *reply.find("content")->as_array();
+    json::Array messages = *next.find("messages")->as_array();
+    messages.emplace_back(json::Object{{"role", "assistant"}, {"content", blocks}});
+    messages.emplace_back(json::Object{
+        {"role", "user"},
+        {"content", json::Array{json::Object{{"type", "tool_result"}, {"tool_use_id", *blocks.back().find("id")}, {"content", "sunny"}}}}});
+    next.set("messages", std::move(messages));
+    return next;
+  });
+}
+
+TEST(ToolTurns, ResponsesComeBackAsTheyWereGenerated) {
+  const std::string first = R"({"model":"nano","input":[{"role":"user","content":"[script:think_call]"}],"reasoning":{"effort":"high"},
+                               "tools":[{"type":"function","name":"get_weather","parameters":{"type":"object"}}]})";
+  expect_same_prefix("responses", "/v1/responses", first, [](const json::Value& request, const json::Value& reply) {
+    json::Object next = *request.as_object();
+    json::Array input = *next.find("input")->as_array();
+    const json::Array& output = *reply.find("output")->as_array();
+    input.insert(input.end(), output.begin(), output.end());
+    input.emplace_back(json::Object{{"type", "function_call_output"}, {"call_id", *output.back().find("call_id")}, {"output", "sunny"}});
+    next.set("input", std::move(input));
+    return next;
+  });
+}
+
 TEST(ToolTurns, OfficialRenderingStaysWhenItIsAskedFor) {
   ApiBench bench({.model = {.strict_official = true}});
   const std::string call_id = call_id_in(bench.post(kChat, first_request(false)).body);
