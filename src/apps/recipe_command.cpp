@@ -20,6 +20,7 @@ struct Flags {
   std::filesystem::path tokenizer;
   std::filesystem::path added_tokens;
   std::filesystem::path jobs;
+  bool is_improved = false;
 };
 
 /// nullopt: no tokenizer wanted.
@@ -51,7 +52,8 @@ int probe(const Flags& flags) {
   if (!tokenizer) {
     return report(tokenizer.error());
   }
-  const recipe::ProbeContext context{.tokenizer = *tokenizer ? &**tokenizer : nullptr};
+  const auto conformance = flags.is_improved ? recipe::Conformance::improved : recipe::Conformance::official;
+  const recipe::ProbeContext context{.conformance = conformance, .tokenizer = *tokenizer ? &**tokenizer : nullptr};
   answer_lines([&context](std::string_view line) { return recipe::answer_probe_line(context, line); });
   return kDone;
 }
@@ -85,6 +87,7 @@ void add_recipe(CLI::App& app, Action& action) {
   CLI::App* const probe_command = recipe->add_subcommand("probe", "answers lines of JSON: convert, render, encode, stream, image");
   probe_command->footer("Example:\n  deepinfer recipe probe --tokenizer models/nano/tokenizer.json < requests.jsonl");
   add_tokenizer_flags(*probe_command, *flags);
+  probe_command->add_flag("--improved", flags->is_improved, "answer as the server does by default, not as the official package (docs/recipe.md)");
   probe_command->callback([flags, &action] { action = [flags] { return probe(*flags); }; });
 
   CLI::App* const bench_command = recipe->add_subcommand("bench", "times conversion, rendering, encoding and reply parsing in one thread");

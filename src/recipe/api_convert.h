@@ -27,8 +27,13 @@ template <class T, class From>
   return {};
 }
 
+struct SchemaRules {
+  bool is_strict = false;
+  Conformance conformance = Conformance::official;
+};
+
 /// Sets a json_schema format after checking the schema. The constraint of a strict one is the rebuilt schema, which is returned.
 [[nodiscard]] std::expected<std::optional<json::Value>, RequestError> apply_schema_format(Conversation& conversation, json::Value schema,
-                                                                                          bool is_strict);
+                                                                                          SchemaRules rules);
 
 }  // namespace deepinfer::recipe

@@ -249,7 +249,8 @@ Verdict check_message_rules(const ChatBody& body, const Conversation& conversati
 }
 
 /// Sets the format; returns the schema of a strict one in the form that the constraint uses.
-std::expected<std::optional<json::Value>, RequestError> apply_format(Conversation& conversation, std::optional<ChatFormat>& format) {
+std::expected<std::optional<json::Value>, RequestError> apply_format(Conversation& conversation, std::optional<ChatFormat>& format,
+                                                                     Conformance conformance) {
   if (!format) {
     return std::nullopt;
   }
@@ -265,7 +266,7 @@ std::expected<std::optional<json::Value>, RequestError> apply_format(Conversatio
     case ChatFormat::Kind::json_schema:
       break;
   }
-  return apply_schema_format(conversation, std::move(format->schema), format->strict);
+  return apply_schema_format(conversation, std::move(format->schema), {.is_strict = format->strict, .conformance = conformance});
 }
 
 Verdict check_penalty(std::optional<float> penalty, std::string_view name) {
@@ -320,11 +321,11 @@ Verdict apply_sampling(const ChatBody& body, ConvertedRequest& request, const Co
   return verdict;
 }
 
-Verdict apply_tools(ChatBody& body, Conversation& conversation) {
+Verdict apply_tools(ChatBody& body, Conversation& conversation, Conformance conformance) {
   const RequestedToolChoice choice = body.tool_choice.value_or(RequestedToolChoice{});
   std::vector<Tool> tools;
   if (body.tools && choice.kind != RequestedToolChoice::Kind::none) {
-    if (Verdict verdict = assign(tools, build_tools(std::move(*body.tools))); !verdict) {
+    if (Verdict verdict = assign(tools, build_tools(std::move(*body.tools), conformance)); !verdict) {
       return verdict;
     }
   }
@@ -347,9 +348,12 @@ std::expected<ConvertedRequest, RequestError> convert_chat(ChatBody body, const 
   if (verdict)
     verdict = settle_reasoning(
         conversation,
-        {.behaviour = options.missing_reasoning, .has_tools = body.tools && !body.tools->empty(), .field = "reasoning_content"});
+        {.behaviour = options.missing_reasoning,
+         .has_tools = body.tools && !body.tools->empty(),
+         .field = "reasoning_content",
+         .conformance = options.conformance});
   if (verdict) verdict = check_message_rules(body, conversation);
-  if (verdict) verdict = apply_tools(body, conversation);
+  if (verdict) verdict = apply_tools(body, conversation, options.conformance);
   if (verdict && body.stop) verdict = check_stop(*body.stop);
   request.stream = body.stream.value_or(false);
   if (verdict && body.include_usage && !request.stream) {
@@ -357,7 +361,7 @@ std::expected<ConvertedRequest, RequestError> convert_chat(ChatBody body, const 
   }
   std::optional<json::Value> constraint_schema;
   const bool has_format = body.response_format.has_value();
-  if (verdict) verdict = assign(constraint_schema, apply_format(conversation, body.response_format));
+  if (verdict) verdict = assign(constraint_schema, apply_format(conversation, body.response_format, options.conformance));
   if (verdict) verdict = check_strict_mix(conversation.tools, has_format);
   if (verdict) verdict = apply_sampling(body, request, options);
   if (!verdict) {

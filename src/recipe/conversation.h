@@ -96,7 +96,8 @@ struct AssistantMessage {
   std::string content;
   std::optional<std::string> reasoning_content;
   std::optional<std::vector<ToolCall>> tool_calls;
-  bool prefix = false;  ///< the reply continues this message
+  bool prefix = false;           ///< the reply continues this message
+  bool keeps_reasoning = false;  ///< reasoning is rendered in thinking mode even without tools
   /// V4.1: rendered, id by id, instead of reasoning, content and calls when the turn opens with the same think token again. Whoever
   /// sets it knows that the client sent this turn back unchanged.
   std::shared_ptr<const GeneratedTurn> generated = nullptr;

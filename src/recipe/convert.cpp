@@ -5,6 +5,7 @@
 
 #include "recipe/api_convert.h"
 #include "recipe/body_reader.h"
+#include "recipe/improve.h"
 #include "recipe/request_error.h"
 #include "recipe/schema_check.h"
 #include "recipe/strict_schema.h"
@@ -28,22 +29,8 @@ auto read_body(json::Value& value, Read read) -> std::expected<decltype(read(std
   return body;
 }
 
-}  // namespace
-
-std::expected<json::Value, RequestError> parse_body(std::string_view body) {
-  Result<json::Value> value = json::parse(body, kBodyLimits);
-  if (!value) {
-    return std::unexpected(unreadable(RequestError::Stage::json, value.error().message));
-  }
-  return std::move(*value);
-}
-
-std::expected<ConvertedRequest, RequestError> convert(Api api, std::string_view body, const ConvertOptions& options) {
-  auto value = parse_body(body);
-  return value ? convert_body(api, std::move(*value), options) : std::unexpected(std::move(value.error()));
-}
-
-std::expected<ConvertedRequest, RequestError> convert_body(Api api, json::Value body, const ConvertOptions& options) {
+/// Conversion without improve().
+std::expected<ConvertedRequest, RequestError> convert_officially(Api api, json::Value body, const ConvertOptions& options) {
   switch (api) {
     case Api::chat: {
       auto chat = read_body(body, read_chat_body);
@@ -61,11 +48,45 @@ std::expected<ConvertedRequest, RequestError> convert_body(Api api, json::Value 
   std::unreachable();
 }
 
+}  // namespace
+
+std::expected<json::Value, RequestError> parse_body(std::string_view body) {
+  Result<json::Value> value = json::parse(body, kBodyLimits);
+  if (!value) {
+    return std::unexpected(unreadable(RequestError::Stage::json, value.error().message));
+  }
+  return std::move(*value);
+}
+
+std::expected<ConvertedRequest, RequestError> convert(Api api, std::string_view body, const ConvertOptions& options) {
+  auto value = parse_body(body);
+  return value ? convert_body(api, std::move(*value), options) : std::unexpected(std::move(value.error()));
+}
+
+std::expected<ConvertedRequest, RequestError> convert_body(Api api, json::Value body, const ConvertOptions& options) {
+  if (options.conformance == Conformance::official) {
+    return convert_officially(api, std::move(body), options);
+  }
+  const bool is_single_call = asks_for_single_calls(api, body);
+  auto request = convert_officially(api, std::move(body), options);
+  if (!request) {
+    return request;
+  }
+  if (Verdict verdict = improve(*request); !verdict) {
+    return std::unexpected(std::move(verdict.error()));
+  }
+  request->parsing.conformance = Conformance::improved;
+  if (is_single_call) {
+    request->parsing.max_calls = 1;
+  }
+  return request;
+}
+
 std::expected<std::optional<json::Value>, RequestError> apply_schema_format(Conversation& conversation, json::Value schema,
-                                                                            bool is_strict) {
+                                                                            SchemaRules rules) {
   std::optional<json::Value> constraint;
-  if (is_strict) {
-    std::expected<json::Value, RequestError> rebuilt = strict_response_schema(schema);
+  if (rules.is_strict) {
+    std::expected<json::Value, RequestError> rebuilt = strict_response_schema(schema, rules.conformance);
     if (!rebuilt) {
       return std::unexpected(std::move(rebuilt.error()));
     }

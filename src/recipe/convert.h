@@ -1,6 +1,7 @@
 // From the body of a Chat Completions, Messages or Responses request to a conversation with inference and parsing options.
 // Everything a client can get wrong is found here; rendering of the result cannot fail. No prompt text, no images loaded.
-// Behaviour: the official deepseek-recipe 0.2.0 (spec/recipe.md section 4), byte for byte including error bodies.
+// Behaviour: the official deepseek-recipe 0.2.0 (spec/recipe.md section 4), byte for byte including error bodies; unless official
+// conformance is asked for, with the improvements of docs/recipe.md.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "recipe/conformance.h"
 #include "recipe/conversation.h"
 #include "recipe/parsing_options.h"
 #include "recipe/special_tokens.h"
@@ -37,6 +39,7 @@ struct ConvertOptions {
   std::map<std::string, ModelVersion, std::less<>> model_versions = {{"DeepSeek-V4-Pro", ModelVersion::v4},
                                                                      {"DeepSeek-V4.1-Flash", ModelVersion::v4_1}};
   SpecialTokens special_tokens;
+  Conformance conformance = Conformance::improved;
 };
 
 /// What constrained decoding would enforce on the reply.

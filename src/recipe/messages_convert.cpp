@@ -55,7 +55,7 @@ Verdict apply_tools(DeclaredTools tools, RequestedToolChoice choice, Conversatio
   }
   std::vector<Tool> built;
   if (choice.kind != Kind::none) {
-    if (Verdict verdict = assign(built, build_tools(std::move(tools.functions))); !verdict) {
+    if (Verdict verdict = assign(built, build_tools(std::move(tools.functions), Conformance::official)); !verdict) {
       return verdict;
     }
   }
@@ -91,7 +91,7 @@ std::expected<ConvertedRequest, RequestError> convert_messages(MessagesBody body
   const bool has_tools = !tools.functions.empty();
   if (verdict) {
     verdict =
-        settle_reasoning(conversation, {.behaviour = options.missing_reasoning, .has_tools = has_tools, .field = "content[].thinking"});
+        settle_reasoning(conversation, {.behaviour = options.missing_reasoning, .has_tools = has_tools, .field = "content[].thinking", .conformance = options.conformance});
   }
   if (verdict) verdict = apply_tools(std::move(tools), body.tool_choice.value_or(RequestedToolChoice{}), conversation);
   StopSetting stop{.sequences = std::move(body.stop_sequences).value_or(std::vector<std::string>{}), .is_list = true};

@@ -71,7 +71,7 @@ std::optional<Api> api_of(const Value& line) {
 }
 
 /// Converts the request of a line.
-std::expected<ConvertedRequest, Value> convert_line(const Value& line) {
+std::expected<ConvertedRequest, Value> convert_line(const ProbeContext& context, const Value& line) {
   const std::optional<Api> api = api_of(line);
   if (!api) {
     return bad_line("`api` is chat, messages or responses");
@@ -80,10 +80,11 @@ std::expected<ConvertedRequest, Value> convert_line(const Value& line) {
   if (!body) {
     return std::unexpected(body.error());
   }
-  const Result<ConvertOptions> options = read_convert_options(line.find("options"));
+  Result<ConvertOptions> options = read_convert_options(line.find("options"));
   if (!options) {
     return bad_line("`options`: " + options.error().message);
   }
+  options->conformance = context.conformance;
   std::expected<ConvertedRequest, RequestError> request = convert(*api, *body, *options);
   if (!request) {
     return std::unexpected(to_json(request.error()));
@@ -109,8 +110,8 @@ Array resolve_all(const ConvertedRequest& request, const Value& pairs) {
   return out;
 }
 
-Outcome convert_operation(const Value& line) {
-  const std::expected<ConvertedRequest, Value> request = convert_line(line);
+Outcome convert_operation(const ProbeContext& context, const Value& line) {
+  const std::expected<ConvertedRequest, Value> request = convert_line(context, line);
   if (!request) {
     return std::unexpected(request.error());
   }
@@ -173,7 +174,7 @@ Outcome render_operation(const ProbeContext& context, const Value& line) {
     }
     return version ? render_and_report(context, line, *conversation, *version, nullptr) : bad_line("`version` is v4 or v4.1");
   }
-  const std::expected<ConvertedRequest, Value> request = convert_line(line);
+  const std::expected<ConvertedRequest, Value> request = convert_line(context, line);
   if (!request) {
     return std::unexpected(request.error());
   }
@@ -193,7 +194,7 @@ Outcome encode_operation(const ProbeContext& context, const Value& line) {
 }
 
 Outcome stream_operation(const ProbeContext& context, const Value& line) {
-  const std::expected<ConvertedRequest, Value> request = convert_line(line);
+  const std::expected<ConvertedRequest, Value> request = convert_line(context, line);
   if (!request) {
     return std::unexpected(request.error());
   }
@@ -210,7 +211,7 @@ Outcome run_operation(const ProbeContext& context, const Value& line) {
     return bad_line("`op` is a string");
   }
   if (*name->as_string() == "convert") {
-    return convert_operation(line);
+    return convert_operation(context, line);
   }
   if (*name->as_string() == "render") {
     return render_operation(context, line);

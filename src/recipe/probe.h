@@ -5,11 +5,13 @@
 #include <string>
 #include <string_view>
 
+#include "recipe/conformance.h"
 #include "tokenizer/tokenizer.h"
 
 namespace deepinfer::recipe {
 
 struct ProbeContext {
+  Conformance conformance = Conformance::official;
   const tokenizer::Tokenizer* tokenizer = nullptr;  ///< not owned; without one, operations that need it answer an error
 };
 

@@ -150,7 +150,7 @@ class V4Renderer {
 
   void assistant(const AssistantMessage& message) {
     out_.token(tokens_.assistant);
-    if (message.reasoning_content && (message.prefix || !tools_.empty())) {
+    if (message.reasoning_content && (message.prefix || message.keeps_reasoning || !tools_.empty())) {
       out_.token(tokens_.thinking_start);
       out_.text(*message.reasoning_content);
     }

@@ -175,7 +175,7 @@ class V41Renderer {
   /// Reasoning is shown when a tool loop may need it and where the reply continues it; never in the very first message.
   void assistant(const AssistantMessage& message, bool is_first) {
     out_.token(tokens_.assistant);
-    const bool shows_reasoning = is_thinking_ && !is_first && (message.prefix || !tools_.empty());
+    const bool shows_reasoning = is_thinking_ && !is_first && (message.prefix || message.keeps_reasoning || !tools_.empty());
     if (message.generated && !message.prefix && shows_reasoning == (message.generated->thinking_mode == ThinkingMode::on)) {
       out_.token(shows_reasoning ? tokens_.thinking_start : tokens_.thinking_end);
       out_.generated(message.generated);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/json.h"
-
 namespace deepinfer::recipe {
 
 namespace {
@@ -29,14 +27,15 @@ bool keeps_text(Stage stage) {
   return false;
 }
 
-bool needs_escape(std::string_view text) {
-  return std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == '"' || c == '\\'; });
-}
-
 }  // namespace
 
 ReplyParser::ReplyParser(const ParsingOptions& options, const SpecialTokens& tokens)
-    : parse_json_output_(options.parse_json_output), stages_(make_stage_rules(options, tokens)) {
+    : parse_json_output_(options.parse_json_output),
+      is_improved_(options.conformance == Conformance::improved),
+      max_calls_(options.max_calls),
+      markers_{tokens.thinking_end, tokens.dsml},
+      json_end_{.literal = Literal("}"), .effect = Effect::nothing, .next = Stage::after_json},
+      stages_(make_stage_rules(options, tokens)) {
   const ThinkingStage thinking = options.thinking_initial_stage;
   const bool reasons = thinking == ThinkingStage::reasoning_start || thinking == ThinkingStage::reasoning_continuation;
   if (options.starts_in_tool_calls) {
@@ -53,6 +52,9 @@ std::span<const Delta> ReplyParser::feed(const Segment& segment) {
   if (segment.text.empty()) {
     take_empty(segment.source);
     return deltas_;
+  }
+  if (segment.kind == SegmentKind::control_token && is_improved_ && !is_marker(segment.text)) {
+    return deltas_;  // no text of the reply
   }
   std::size_t begin = 0;  // of the stage in this segment
   while (!finished_) {
@@ -73,9 +75,7 @@ std::span<const Delta> ReplyParser::finish(BackendFinish reason) {
     return deltas_;
   }
   release_held();
-  while (first_waiting_ < num_waiting_ && stage_bytes_ > 0) {
-    release_front();
-  }
+  release_at_end();
   Finished end;
   switch (reason) {
     case BackendFinish::stop:
@@ -95,6 +95,28 @@ std::span<const Delta> ReplyParser::finish(BackendFinish reason) {
   finished_ = true;
   return deltas_;
 }
+
+/// The end of the input decides what waits: it is text, but for the half of a close tag in an improved value.
+void ReplyParser::release_at_end() {
+  const std::size_t dropped = is_improved_ && stage_ == Stage::value ? withheld() : 0;
+  std::size_t left = stage_bytes_ == 0 ? 0 : waiting_bytes_ - std::min(dropped, waiting_bytes_);
+  for (; first_waiting_ < num_waiting_ && stage_bytes_ > 0; ++first_waiting_) {
+    const Waiting& front = waiting_[first_waiting_];
+    const std::size_t size = std::min(left, front.text.size());
+    if (size > 0 || front.text.empty()) {
+      emit_text(std::string_view(front.text).substr(0, size), front.source);
+    }
+    left -= size;
+  }
+  if (is_improved_ && stage_ == Stage::value && !value_is_string_) {
+    emit_arguments(raw_value_);
+  }
+  if (!prose_.empty() && num_calls_ == 0) {
+    deltas_.emplace_back(ContentText{.text = prose_, .source = 0});
+  }
+}
+
+bool ReplyParser::is_marker(std::string_view control_token) const { return std::ranges::find(markers_, control_token) != markers_.end(); }
 
 std::uint64_t ReplyParser::oldest_source(std::uint64_t next) const {
   if (held_) {
@@ -119,7 +141,10 @@ std::optional<ReplyParser::Found> ReplyParser::find_literal(const Segment& segme
   const std::string_view text = segment.text;
   const StageRules& stage = rules();
   for (std::size_t i = begin; i < text.size(); ++i) {
-    if (quiet_) {
+    if (follows_json() && ends_json(text[i])) {
+      return Found{.rule = &json_end_, .end = i + 1, .length = 0, .before = stage_bytes_ + 1};
+    }
+    if (quiet_ && !follows_json()) {
       const std::size_t from = i;
       while (i < text.size() && !stage.starts[static_cast<unsigned char>(text[i])]) {
         ++i;
@@ -135,6 +160,20 @@ std::optional<ReplyParser::Found> ReplyParser::find_literal(const Segment& segme
     }
   }
   return std::nullopt;
+}
+
+/// Whether `byte` closes the outermost bracket.
+bool ReplyParser::ends_json(char byte) {
+  if (json_in_string_) {
+    json_in_string_ = byte != '"' || json_escaped_;
+    json_escaped_ = byte == '\\' && !json_escaped_;
+    return false;
+  }
+  json_in_string_ = byte == '"';
+  json_depth_ += byte == '{' || byte == '[' ? 1 : 0;
+  const bool closes = (byte == '}' || byte == ']') && json_depth_ > 0;
+  json_depth_ -= closes ? 1 : 0;
+  return closes && json_depth_ == 0;
 }
 
 std::optional<ReplyParser::Found> ReplyParser::advance(char byte, SegmentKind kind) {
@@ -199,8 +238,14 @@ void ReplyParser::leave_stage(const Found& found, const Segment& segment, std::s
     return;
   }
   held_ = Held{.effect = found.rule->effect, .bracket = found.rule->literal.bytes()[0], .source = segment.source};
-  if (!inside) {
+  const bool is_last_call = found.rule->effect == Effect::close_call && max_calls_ && num_calls_ >= *max_calls_;
+  if (!inside || is_last_call) {
     release_held();
+  }
+  if (is_last_call) {
+    deltas_.emplace_back(Finished{.reason = FinishReason::tool_calls, .stop_sequence = {}});
+    finished_ = true;
+    return;
   }
   enter_stage(*found.rule);
 }
@@ -212,12 +257,19 @@ void ReplyParser::enter_stage(const Rule& rule) {
       break;
     case Effect::open_string:
     case Effect::open_raw:
-      value_is_string_ = rule.effect == Effect::open_string;
+    case Effect::end_key_open:
+      value_is_string_ = rule.effect != Effect::open_raw;
+      raw_value_.clear();
       break;
     default:
       break;
   }
   at_start_ = rule.effect == Effect::lead_newline || rule.effect == Effect::open_content;
+  if (rule.next == Stage::json) {
+    prose_.clear();
+    json_depth_ = rule.effect == Effect::json_bracket ? 1 : 0;
+    json_in_string_ = json_escaped_ = false;
+  }
   stage_ = rule.next;
   is_first_stage_ = false;
   stage_bytes_ = 0;
@@ -286,90 +338,6 @@ void ReplyParser::release_held() {
     held_.reset();
     emit_held(held);
   }
-}
-
-void ReplyParser::emit_text(std::string_view text, std::uint64_t source) {
-  switch (stage_) {
-    case Stage::reasoning:
-      deltas_.emplace_back(ReasoningText{.text = text, .source = source});
-      break;
-    case Stage::content:
-      deltas_.emplace_back(ContentText{.text = parse_json_output_ ? " " : text, .source = source});
-      break;
-    case Stage::json:
-      deltas_.emplace_back(ContentText{.text = text, .source = source});
-      break;
-    case Stage::after_json:
-      deltas_.emplace_back(ContentText{.text = " ", .source = source});
-      break;
-    case Stage::name:
-      name_.append(text);
-      break;
-    case Stage::value:
-      if (value_is_string_ && needs_escape(text)) {
-        std::string& escaped = scratch();
-        json::append_escaped(escaped, text);
-        emit_arguments(escaped);
-        break;
-      }
-      [[fallthrough]];
-    case Stage::key:
-      emit_arguments(text);
-      break;
-    case Stage::calls:
-    case Stage::arguments:
-    case Stage::value_type:
-    case Stage::finished:
-      break;
-  }
-}
-
-void ReplyParser::emit_held(const Held& held) {
-  switch (held.effect) {
-    case Effect::json_bracket:
-      deltas_.emplace_back(ContentText{.text = held.bracket == '{' ? "{" : "[", .source = held.source});
-      break;
-    case Effect::start_call: {
-      std::string& name = scratch();
-      name.swap(name_);
-      name_.clear();
-      deltas_.emplace_back(CallStart{.index = num_calls_++, .name = name});
-      break;
-    }
-    case Effect::start_parameter:
-      emit_arguments(has_parameters_ ? ", " : "{");
-      has_parameters_ = true;
-      break;
-    case Effect::end_key:
-      emit_arguments(": ");
-      break;
-    case Effect::open_string:
-      emit_arguments("\"");
-      break;
-    case Effect::close_value:
-      if (value_is_string_) {
-        emit_arguments("\"");
-      }
-      break;
-    case Effect::close_call:
-      emit_arguments(has_parameters_ ? "}" : "{}");
-      break;
-    case Effect::nothing:
-    case Effect::lead_newline:
-    case Effect::open_content:
-    case Effect::open_raw:
-    case Effect::stop:
-      break;
-  }
-}
-
-std::string& ReplyParser::scratch() {
-  if (num_scratch_ == scratch_.size()) {
-    scratch_.emplace_back();
-  }
-  std::string& text = scratch_[num_scratch_++];
-  text.clear();
-  return text;
 }
 
 }  // namespace deepinfer::recipe

@@ -63,6 +63,10 @@ class ReplyParser {
   };
 
   void begin_call();
+  [[nodiscard]] bool is_marker(std::string_view control_token) const;
+  [[nodiscard]] bool follows_json() const { return is_improved_ && stage_ == Stage::json; }
+  [[nodiscard]] bool ends_json(char byte);
+  void release_at_end();
   [[nodiscard]] std::optional<Found> find_literal(const Segment& segment, std::size_t begin);
   [[nodiscard]] std::optional<Found> find_control(const Segment& segment, std::size_t begin);
   [[nodiscard]] std::optional<Found> advance(char byte, SegmentKind kind);
@@ -77,12 +81,23 @@ class ReplyParser {
   void release_held();
   void emit_text(std::string_view text, std::uint64_t source);
   void emit_held(const Held& held);
-  void emit_arguments(std::string_view text) { deltas_.emplace_back(CallArguments{.index = num_calls_ - 1, .text = text}); }
+  void emit_escaped(std::string_view text);
+  void emit_raw_value();
+  void start_call();
+  void emit_arguments(std::string_view text) {
+    if (!skips_call_) {
+      deltas_.emplace_back(CallArguments{.index = num_calls_ - 1, .text = text});
+    }
+  }
   [[nodiscard]] std::string& scratch();
 
   [[nodiscard]] const StageRules& rules() const { return stages_[static_cast<std::size_t>(stage_)]; }
 
   bool parse_json_output_;
+  bool is_improved_;
+  std::optional<std::int32_t> max_calls_;
+  std::array<std::string, 2> markers_;  // control tokens that mean something in a reply
+  Rule json_end_;                       // improved: what a bracket that closes the JSON value does
   std::array<StageRules, kNumStages> stages_;
 
   Stage stage_ = Stage::content;
@@ -102,6 +117,14 @@ class ReplyParser {
   std::int32_t num_calls_ = 0;
   bool has_parameters_ = false;
   bool value_is_string_ = false;
+
+  // Improved only.
+  bool skips_call_ = false;        // its name cannot be called
+  std::string raw_value_;          // a value that says it is JSON, until it is known whether it is
+  std::string prose_;              // JSON mode: text before the value, given only when none comes
+  std::size_t json_depth_ = 0;     // open brackets of the value
+  bool json_in_string_ = false;
+  bool json_escaped_ = false;
   bool finished_ = false;
 
   std::vector<Delta> deltas_;        // of this call

@@ -80,9 +80,20 @@ class RuleList {
     }
   }
 
+  /// Officially any tag opens the calls. Improved: the tag of a block, or of a call without a block around it.
   void add_calls_opener(const ParsingOptions& options, const std::string& dsml) {
-    if (options.parse_tool_calls) {
+    if (!options.parse_tool_calls) {
+      return;
+    }
+    if (options.conformance == Conformance::official) {
       add(Literal("<", dsml, "", Prefix::newlines), Stage::calls);
+      return;
+    }
+    for (const std::string_view block : {" calls>", "tool_calls>"}) {
+      add(Literal("<", dsml, block, Prefix::newlines), Stage::calls);
+    }
+    for (const std::string_view call : {" invoke name=\"", "invoke name=\""}) {
+      add(Literal("<", dsml, call, Prefix::newlines), Stage::name);
     }
   }
 
@@ -120,7 +131,25 @@ void add_text_stages(std::array<StageRules, kNumStages>& stages, const ParsingOp
   list(Stage::after_json).add_calls_opener(options, tokens.dsml);
 }
 
-void add_call_stages(std::array<StageRules, kNumStages>& stages, const std::string& dsml) {
+/// The stages of one parameter. Officially a key keeps its quotes and ends at a blank.
+void add_parameter_stages(std::array<StageRules, kNumStages>& stages, Conformance conformance) {
+  const auto list = [&stages](Stage stage) { return RuleList(stages[static_cast<std::size_t>(stage)]); };
+  RuleList value_type = list(Stage::value_type);
+  value_type.add("true\">", Stage::value, Effect::open_string);
+  value_type.add("false\">", Stage::value, Effect::open_raw);
+  if (conformance == Conformance::official) {
+    list(Stage::arguments).add("parameter name=", Stage::key, Effect::start_parameter);
+    list(Stage::key).add(" ", Stage::value_type, Effect::end_key);
+    return;
+  }
+  list(Stage::arguments).add("parameter name=\"", Stage::key, Effect::start_parameter);
+  RuleList key = list(Stage::key);
+  key.add("\" string=\"", Stage::value_type, Effect::end_key);
+  key.add("\">", Stage::value, Effect::end_key_open);
+  value_type.add("\">", Stage::value, Effect::open_string);
+}
+
+void add_call_stages(std::array<StageRules, kNumStages>& stages, const std::string& dsml, Conformance conformance) {
   const auto list = [&stages](Stage stage) { return RuleList(stages[static_cast<std::size_t>(stage)]); };
 
   RuleList calls = list(Stage::calls);
@@ -130,16 +159,8 @@ void add_call_stages(std::array<StageRules, kNumStages>& stages, const std::stri
 
   list(Stage::name).add("\"", Stage::arguments, Effect::start_call);
 
-  RuleList arguments = list(Stage::arguments);
-  arguments.add("parameter name=", Stage::key, Effect::start_parameter);
-  arguments.add(Literal("</", dsml, ""), Stage::calls, Effect::close_call);
-
-  list(Stage::key).add(" ", Stage::value_type, Effect::end_key);
-
-  RuleList value_type = list(Stage::value_type);
-  value_type.add("true\">", Stage::value, Effect::open_string);
-  value_type.add("false\">", Stage::value, Effect::open_raw);
-
+  add_parameter_stages(stages, conformance);
+  list(Stage::arguments).add(Literal("</", dsml, ""), Stage::calls, Effect::close_call);
   list(Stage::value).add(Literal("</", dsml, ""), Stage::arguments, Effect::close_value);
 }
 
@@ -148,7 +169,7 @@ void add_call_stages(std::array<StageRules, kNumStages>& stages, const std::stri
 std::array<StageRules, kNumStages> make_stage_rules(const ParsingOptions& options, const SpecialTokens& tokens) {
   std::array<StageRules, kNumStages> stages;
   add_text_stages(stages, options, tokens);
-  add_call_stages(stages, tokens.dsml);
+  add_call_stages(stages, tokens.dsml, options.conformance);
   return stages;
 }
 

@@ -206,12 +206,16 @@ bool any_content_mentions_json(const Conversation& conversation) {
   });
 }
 
-bool marks_empty_thinking(std::string_view call_id) {
+bool marks_empty_thinking(std::string_view call_id, Conformance conformance) {
   constexpr std::size_t kStartBytes = 5;  // "call_"; the official check looks at nothing before the marks
   constexpr std::size_t kIndexBytes = 2;
   const auto has = [call_id](std::size_t at, std::string_view mark) {
     return call_id.size() >= at && call_id.substr(at).starts_with(mark);
   };
+  if (conformance == Conformance::improved) {
+    const std::size_t end = call_id.find_first_not_of("0123456789", kStartBytes);
+    return call_id.starts_with("call_") && end != std::string_view::npos && has(end, "_ET_");
+  }
   const bool is_ascii = std::ranges::all_of(call_id, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
   return is_ascii && (has(kStartBytes, "_ET") || has(kStartBytes + kIndexBytes, "_ET_"));
 }
@@ -235,7 +239,7 @@ Verdict settle_reasoning(Conversation& conversation, const ReasoningRule& rule) 
         assistant->tool_calls ? std::span<const ToolCall>(*assistant->tool_calls) : std::span<const ToolCall>();
     const bool is_needed = message >= last_user && (rule.has_tools || !calls.empty());
     if (rule.behaviour == MissingReasoning::reject && is_needed &&
-        std::ranges::none_of(calls, [](const ToolCall& call) { return marks_empty_thinking(call.id); })) {
+        std::ranges::none_of(calls, [&rule](const ToolCall& call) { return marks_empty_thinking(call.id, rule.conformance); })) {
       return reject("The `" + std::string(rule.field) + "` in the thinking mode must be passed back to the API.");
     }
     assistant->reasoning_content = "";

@@ -59,12 +59,14 @@ void derive_reply_options(ConvertedRequest& request, const std::optional<json::V
 [[nodiscard]] bool any_content_mentions_json(const Conversation& conversation);
 
 /// Whether an assistant call id says that its turn had an empty thinking block.
-[[nodiscard]] bool marks_empty_thinking(std::string_view call_id);
+/// Officially only in ids of two-digit calls; improved: whatever the number.
+[[nodiscard]] bool marks_empty_thinking(std::string_view call_id, Conformance conformance);
 
 struct ReasoningRule {
   MissingReasoning behaviour = MissingReasoning::fill_empty;
   bool has_tools = false;  ///< the request declares tools, whatever the choice
   std::string_view field;  ///< name of the missing member in the refusal
+  Conformance conformance = Conformance::official;
 };
 
 /// Chat mode: reasoning is dropped. Thinking mode: missing reasoning becomes ""; when rejecting, an assistant message after the last

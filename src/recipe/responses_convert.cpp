@@ -73,11 +73,12 @@ RequestedToolChoice plain_choice(const ResponsesToolChoice& choice) {
   std::unreachable();
 }
 
-Verdict apply_tools(const ResponsesBody& body, std::vector<ToolDeclaration> declarations, Conversation& conversation) {
+Verdict apply_tools(const ResponsesBody& body, std::vector<ToolDeclaration> declarations, Conversation& conversation,
+                    Conformance conformance) {
   const RequestedToolChoice choice = plain_choice(body.tool_choice);
   std::vector<Tool> tools;
   if (choice.kind != RequestedToolChoice::Kind::none) {
-    if (Verdict verdict = assign(tools, build_tools(std::move(declarations))); !verdict) {
+    if (Verdict verdict = assign(tools, build_tools(std::move(declarations), conformance)); !verdict) {
       return verdict;
     }
   }
@@ -88,13 +89,14 @@ Verdict apply_tools(const ResponsesBody& body, std::vector<ToolDeclaration> decl
   return {};
 }
 
-std::expected<std::optional<json::Value>, RequestError> apply_format(const ResponsesBody& body, Conversation& conversation) {
+std::expected<std::optional<json::Value>, RequestError> apply_format(const ResponsesBody& body, Conversation& conversation,
+                                                                     Conformance conformance) {
   using Kind = ResponsesFormat::Kind;
   if (!body.format || body.format->kind == Kind::text) {
     return std::nullopt;
   }
   if (body.format->kind == Kind::json_schema) {
-    return apply_schema_format(conversation, body.format->schema, body.format->strict);
+    return apply_schema_format(conversation, body.format->schema, {.is_strict = body.format->strict, .conformance = conformance});
   }
   conversation.response_format = JsonObjectFormat{};
   return std::nullopt;
@@ -134,15 +136,15 @@ std::expected<ConvertedRequest, RequestError> convert_responses(ResponsesBody bo
     verdict = assign(conversation.messages, convert_responses_input(body, found, request.version, options.special_tokens.image));
   }
   const ReasoningRule rule{
-      .behaviour = options.missing_reasoning, .has_tools = !functions.declarations().empty(), .field = "reasoning_text"};
+      .behaviour = options.missing_reasoning, .has_tools = !functions.declarations().empty(), .field = "reasoning_text", .conformance = options.conformance};
   if (verdict) verdict = settle_reasoning(conversation, rule);
-  if (verdict) verdict = apply_tools(body, std::move(functions).take(), conversation);
+  if (verdict) verdict = apply_tools(body, std::move(functions).take(), conversation, options.conformance);
   const bool is_json_object = body.format && body.format->kind == ResponsesFormat::Kind::json_object;
   if (verdict && is_json_object && !any_content_mentions_json(conversation)) {
     verdict = reject("Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'.");
   }
   std::optional<json::Value> constraint_schema;
-  if (verdict) verdict = assign(constraint_schema, apply_format(body, conversation));
+  if (verdict) verdict = assign(constraint_schema, apply_format(body, conversation, options.conformance));
   const bool has_format = body.format && body.format->kind != ResponsesFormat::Kind::text;
   if (verdict) verdict = check_strict_mix(conversation.tools, has_format);
   if (verdict) verdict = assign(request.inference.temperature, resolve_temperature(body.temperature, thinking.mode));

@@ -244,9 +244,28 @@ struct Wording {
   bool shape_first;  ///< the top level is judged before its parts
 };
 
-std::expected<Value, RequestError> rebuild_top_level(const Value& schema, EmptyObject empty, const Wording& wording) {
+/// Adds the definitions that references of the schema may mean, rebuilt like the rest.
+void add_definitions(const Value& schema, StrictSchema& strict, Value& out) {
+  for (const std::string_view key : {"$defs", "definitions"}) {
+    const Value* given = schema.find(key);
+    if (given == nullptr || given->as_object() == nullptr || out.as_object() == nullptr) {
+      continue;
+    }
+    Object definitions;
+    for (const auto& [name, definition] : *given->as_object()) {
+      definitions.append(name, strict.rebuild(definition));
+    }
+    out.as_object()->append(std::string(key), std::move(definitions));
+  }
+}
+
+std::expected<Value, RequestError> rebuild_top_level(const Value& schema, EmptyObject empty, const Wording& wording,
+                                                     Conformance conformance) {
   StrictSchema strict;
   Value out = strict.rebuild(schema, empty);
+  if (conformance == Conformance::improved) {
+    add_definitions(schema, strict, out);
+  }
   if (strict.malformed()) {
     return reject(std::string(wording.malformed) + *strict.malformed());
   }
@@ -263,18 +282,18 @@ std::expected<Value, RequestError> rebuild_top_level(const Value& schema, EmptyO
 
 }  // namespace
 
-std::expected<Value, RequestError> strict_parameters(const std::optional<Value>& parameters) {
+std::expected<Value, RequestError> strict_parameters(const std::optional<Value>& parameters, Conformance conformance) {
   constexpr Wording kWording{"Invalid tool parameters schema : ", "The top level of the function parameters schema must be an object.",
                              true};
   if (!parameters) {
-    return rebuild_top_level(Object{{"type", "object"}}, EmptyObject::allowed, kWording);
+    return rebuild_top_level(Object{{"type", "object"}}, EmptyObject::allowed, kWording, conformance);
   }
-  return rebuild_top_level(*parameters, EmptyObject::allowed, kWording);
+  return rebuild_top_level(*parameters, EmptyObject::allowed, kWording, conformance);
 }
 
-std::expected<Value, RequestError> strict_response_schema(const Value& schema) {
+std::expected<Value, RequestError> strict_response_schema(const Value& schema, Conformance conformance) {
   constexpr Wording kWording{"Invalid json schema: ", "The top level of the json schema must be an object.", false};
-  return rebuild_top_level(schema, EmptyObject::refused, kWording);
+  return rebuild_top_level(schema, EmptyObject::refused, kWording, conformance);
 }
 
 }  // namespace deepinfer::recipe

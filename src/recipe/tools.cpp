@@ -53,7 +53,7 @@ Verdict check_tool_name(std::string_view name, std::string_view place) {
   return {};
 }
 
-std::expected<std::vector<Tool>, RequestError> build_tools(std::vector<ToolDeclaration> declarations) {
+std::expected<std::vector<Tool>, RequestError> build_tools(std::vector<ToolDeclaration> declarations, Conformance conformance) {
   std::vector<Tool> tools;
   tools.reserve(declarations.size());
   std::unordered_set<std::string> names;
@@ -61,7 +61,7 @@ std::expected<std::vector<Tool>, RequestError> build_tools(std::vector<ToolDecla
     if (!names.insert(declaration.name).second) {
       return reject("Tool names must be unique.");
     }
-    auto parameters = declaration.strict.value_or(false) ? strict_parameters(declaration.parameters)
+    auto parameters = declaration.strict.value_or(false) ? strict_parameters(declaration.parameters, conformance)
                                                          : checked_parameters(declaration.name, std::move(declaration.parameters));
     if (!parameters) {
       return std::unexpected(std::move(parameters.error()));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "recipe/conformance.h"
 #include "recipe/conversation.h"
 #include "recipe/request_error.h"
 
@@ -33,7 +34,8 @@ struct RequestedToolChoice {
 [[nodiscard]] Verdict check_tool_name(std::string_view name, std::string_view place);
 
 /// Schemas checked, strict ones rebuilt. Order of checks: per tool its name's uniqueness, then its schema.
-[[nodiscard]] std::expected<std::vector<Tool>, RequestError> build_tools(std::vector<ToolDeclaration> declarations);
+[[nodiscard]] std::expected<std::vector<Tool>, RequestError> build_tools(std::vector<ToolDeclaration> declarations,
+                                                                              Conformance conformance);
 
 /// Puts `tools` and the choice into the conversation. A named choice keeps one tool; required is refused in thinking mode.
 [[nodiscard]] Verdict apply_tool_choice(Conversation& conversation, std::vector<Tool> tools, const RequestedToolChoice& choice);

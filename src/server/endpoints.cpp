@@ -75,7 +75,7 @@ struct Rendered {
 
 std::expected<Rendered, Response> render_body(const ServedModel& model, recipe::Api api, std::string_view body, const Viewer& viewer) {
   const ErrorForm form = api == recipe::Api::messages ? ErrorForm::anthropic : ErrorForm::openai;
-  auto converted = recipe::convert(api, body, model.convert);
+  auto converted = recipe::convert(api, body, conversion_options(model));
   if (!converted) {
     const recipe::RequestError& error = converted.error();
     if (error.stage == recipe::RequestError::Stage::convert) {

@@ -133,6 +133,12 @@ int status_of(ErrorKind kind) {
   }
 }
 
+recipe::ConvertOptions conversion_options(const ServedModel& model) {
+  recipe::ConvertOptions out = model.convert;
+  out.conformance = model.strict_official ? recipe::Conformance::official : recipe::Conformance::improved;
+  return out;
+}
+
 recipe::ConvertOptions convert_options(const std::string& name) {
   recipe::ConvertOptions out;
   out.model_versions = {{"DeepSeek-V4.1-Flash", recipe::ModelVersion::v4_1}, {name, recipe::ModelVersion::v4_1}};
@@ -170,7 +176,7 @@ std::expected<PreparedRequest, Refusal> prepare(const ServedModel& model, const 
   if (json::Object* const members = body->as_object(); members != nullptr && !model.strict_official) {
     prepare_members(api, *members);
   }
-  auto converted = recipe::convert_body(api, std::move(*body), model.convert);
+  auto converted = recipe::convert_body(api, std::move(*body), conversion_options(model));
   if (!converted) {
     return std::unexpected(conversion_refusal(api, std::move(converted.error())));
   }

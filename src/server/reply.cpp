@@ -193,7 +193,9 @@ recipe::GeneratedTurn Reply::generated_turn(const ServedModel& model, const Comp
 void Reply::keep(const ServedModel& model) const {
   if (turns_ != nullptr) {
     for (const auto& choice : choices_) {
-      if (!choice->turn().calls.empty() && choice->statistics().finish == "stop") {
+      // A reply that was cut after its last allowed call is no turn that the model would have written.
+      const bool is_whole = choice->statistics().finish == "stop" && !request_.converted.parsing.max_calls;
+      if (is_whole && !choice->turn().calls.empty()) {
         turns_->keep(owner_, choice->turn(), generated_turn(model, *choice));
       }
     }

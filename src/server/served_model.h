@@ -15,11 +15,15 @@ struct ServedModel {
   std::string name;                 ///< the first one that /v1/models lists
   std::string device;               ///< for /version
   std::int32_t context_length = 0;  ///< prompt and reply together
-  bool strict_official = false;     ///< only what the official package does: no extras of a body, no turn rendered as it was generated
-  recipe::ConvertOptions convert;   ///< model_versions holds every accepted name
+  bool strict_official = false;     ///< only what the official package does: no extras of a body, no turn rendered as it was generated,
+                                    ///< nothing of docs/recipe.md
+  recipe::ConvertOptions convert;   ///< model_versions holds every accepted name; see conversion_options()
   tokenizer::Tokenizer tokenizer;
   std::shared_ptr<engine::EngineThread> engine;
 };
+
+/// `convert`, as strict as the model is served.
+[[nodiscard]] recipe::ConvertOptions conversion_options(const ServedModel& model);
 
 /// Conversion options that accept `name` and the official V4.1 name for a V4.1 model.
 [[nodiscard]] recipe::ConvertOptions convert_options(const std::string& name);

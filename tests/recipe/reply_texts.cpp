@@ -39,7 +39,7 @@ std::vector<ReplyCase> make_cases() {
   ParsingOptions required = {.parse_tool_calls = true, .starts_in_tool_calls = true};
   ParsingOptions continued = {.parse_tool_calls = true, .thinking_initial_stage = ThinkingStage::reasoning_continuation};
   ParsingOptions json_mode = {.parse_tool_calls = true, .parse_json_output = true};
-  return {
+  std::vector<ReplyCase> cases = {
       {"thinking, content and calls", thinking(), "\n\nLet me <see>.\n\n</think>\n\nThe a < b.\n\n" + call + "\nlost"},
       {"V4 tags", thinking(), "r</think>" + v4_call},
       {"calls straight out of the reasoning", thinking(), "thinking\n\n" + call},
@@ -58,8 +58,21 @@ std::vector<ReplyCase> make_cases() {
       {"cut inside a value", thinking(), "</think>" + call.substr(0, call.find("is\\")) + "</｜DS"},
       {"an empty call name", thinking(), "</think><｜DSML｜ invoke name=\"\">parameter name=k string=\"fals\"true\">v"},
       {"beyond ASCII", chat_with_stops({"é😀"}), "çé😁é\xF0\x9F\x98\x80 tail"},
+      {"keys and values that are no JSON", thinking(),
+       "</think><｜DSML｜ calls><｜DSML｜ invoke name=\"f\"><｜DSML｜ parameter name=\"a \\b\" string=\"false\">[1, </｜DSML｜ parameter>"
+       "<｜DSML｜ parameter name=\"c\">plain</｜DSML｜ parameter></｜DSML｜ invoke></｜DSML｜ calls>"},
+      {"a quoted marker", thinking(), "r</think>A block starts with <｜DSML｜ and then, like <｜DSML｜ calls, goes on."},
+      {"no JSON in JSON mode", json_mode, "I would rather not.\n"},
+      {"nested JSON and a call", json_mode, "So: {\"a\": \"}\\\"]\", \"b\": [{}, []]} and more\n\n" + call},
       {"nothing", thinking(), ""},
   };
+  const std::vector<ReplyCase> official = cases;
+  for (ReplyCase reply : official) {
+    reply.name += " (improved)";
+    reply.options.conformance = Conformance::improved;
+    cases.push_back(std::move(reply));
+  }
+  return cases;
 }
 
 }  // namespace
