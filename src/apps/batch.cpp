@@ -173,7 +173,7 @@ class Batch {
   template <class Reply>
   bool advance(Job& job, Reply& reply) {
     const auto state = reply.advance([](const recipe::Event&) {});
-    if (state == server::Completion::State::running) {
+    if (state == server::Completion::State::running || state == server::Completion::State::preparing) {
       return false;
     }
     num_tokens_ += reply.statistics().completion_tokens;

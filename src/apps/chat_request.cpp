@@ -11,7 +11,12 @@ void add_chat_flags(CLI::App& command, ChatFlags& flags) {
   const std::string group = "Request";
   command.add_option("--system", flags.system, "system message")->group(group);
   command.add_option("--tools", flags.tools_file, "JSON file with a list of tools, as in the API")->group(group);
-  command.add_option("--response-format", flags.response_format_file, "JSON file with a response_format, as in the API")->group(group);
+  auto* const format = command.add_option_group(group);
+  format->add_option("--response-format", flags.response_format_file, "JSON file with a response_format, as in the API");
+  format->add_option("--json-schema", flags.json_schema_file, "JSON file with a schema that the reply fits");
+  format->add_option("--regex", flags.regex, "regular expression that the reply fits");
+  format->add_option("--grammar", flags.grammar_file, "EBNF file that the reply fits");
+  format->require_option(0, 1);
   command.add_option("--thinking", flags.thinking, "think before the answer: on or off (default: the API's, on)")
       ->check(CLI::IsMember({"on", "off"}))
       ->group(group);
@@ -45,6 +50,32 @@ void add_chat_flags(CLI::App& command, ChatFlags& flags) {
   command.add_flag("--ignore-eos", flags.ignore_eos, "go on after the model's own end, until --max-tokens")->group(group);
 }
 
+namespace {
+
+/// The response_format of --json-schema, --regex and --grammar.
+Result<std::optional<json::Value>> constraint_format(const ChatFlags& flags) {
+  if (!flags.json_schema_file.empty()) {
+    Result<json::Value> schema = read_json_file(flags.json_schema_file);
+    if (!schema) {
+      return std::unexpected(std::move(schema.error()));
+    }
+    return json::Object{{"type", "json_schema"}, {"json_schema", json::Object{{"name", "reply"}, {"schema", *std::move(schema)}}}};
+  }
+  if (!flags.grammar_file.empty()) {
+    Result<std::string> grammar = read_file(flags.grammar_file);
+    if (!grammar) {
+      return std::unexpected(std::move(grammar.error()));
+    }
+    return json::Object{{"type", "ebnf"}, {"grammar", *std::move(grammar)}};
+  }
+  if (!flags.regex.empty()) {
+    return json::Object{{"type", "regex"}, {"regex", flags.regex}};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 Result<json::Object> chat_settings(const ChatFlags& flags, const std::string& model, ReplyForm form) {
   json::Object out{{"model", model}, {"stream", form == ReplyForm::stream}};
   if (form == ReplyForm::stream) {
@@ -59,6 +90,11 @@ Result<json::Object> chat_settings(const ChatFlags& flags, const std::string& mo
       return std::unexpected(std::move(value.error()));
     }
     out.set(name, std::move(*value));
+  }
+  if (auto format = constraint_format(flags); !format) {
+    return std::unexpected(std::move(format.error()));
+  } else if (*format) {
+    out.set("response_format", **std::move(format));
   }
   if (!flags.thinking.empty()) {
     out.set("thinking", json::Object{{"type", flags.thinking == "on" ? "enabled" : "disabled"}});

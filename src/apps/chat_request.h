@@ -20,6 +20,9 @@ struct ChatFlags {
   std::string system;
   std::filesystem::path tools_file;
   std::filesystem::path response_format_file;
+  std::filesystem::path json_schema_file;  ///< at most one of these four
+  std::string regex;
+  std::filesystem::path grammar_file;
   std::string thinking;  ///< "on", "off" or empty
   std::string effort;
   std::optional<double> temperature;

@@ -80,6 +80,28 @@ engine::EngineOptions engine_options(const ModelFlags& flags) {
           .kv_memory_bytes = flags.kv_memory_bytes};
 }
 
+namespace {
+
+void add_structured_output(server::ServedModel& model, const ModelFlags& flags, std::shared_ptr<const grammar::Vocabulary> vocabulary,
+                           const Log& log) {
+  if (flags.structured_output == "off") {
+    return;
+  }
+  const server::ToolConstraint tools = flags.tool_constraint == "off"      ? server::ToolConstraint::off
+                                       : flags.tool_constraint == "schema" ? server::ToolConstraint::schema
+                                                                           : server::ToolConstraint::structure;
+  Result<server::ConstraintSettings> settings = server::constraint_settings(model.tokenizer, tools);
+  if (!settings) {
+    log.warning(settings.error().message + "; requests for it will be refused");
+    return;
+  }
+  model.constraints = *settings;
+  const auto max_waiting = static_cast<std::size_t>(flags.max_requests) + static_cast<std::size_t>(flags.max_queue);
+  model.compiler = std::make_shared<grammar::CompilePool>(std::move(vocabulary), grammar::CompilePoolOptions{.max_waiting = max_waiting});
+}
+
+}  // namespace
+
 Result<std::shared_ptr<const server::ServedModel>> load_served_model(const ModelFlags& flags, const ServedSettings& settings,
                                                                      const Log& log) {
   const auto directory = find_model(flags.model);
@@ -117,7 +139,10 @@ Result<std::shared_ptr<const server::ServedModel>> load_served_model(const Model
                                                                          .strict_official = settings.strict_official,
                                                                          .convert = server::convert_options(name),
                                                                          .tokenizer = std::move(loaded->tokenizer),
-                                                                         .engine = nullptr});
+                                                                         .engine = nullptr,
+                                                                         .compiler = nullptr,
+                                                                         .constraints = {}});
+  add_structured_output(*model, flags, std::move(loaded->vocabulary), log);
   const auto owner = std::shared_ptr<OwnedEngine>(new OwnedEngine{std::move(*device), engine::EngineThread(std::move(loaded->engine))});
   model->engine = std::shared_ptr<engine::EngineThread>(owner, &owner->thread);
   return model;

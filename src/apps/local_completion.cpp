@@ -39,7 +39,7 @@ std::expected<LocalReply, server::Refusal> complete(const std::shared_ptr<const 
   const std::unique_ptr<server::Reply> completion = std::move(*started);
   bool is_cancelled = false;
   State state = State::running;
-  while ((state = completion->advance(sink)) == State::running) {
+  while ((state = completion->advance(sink)) == State::running || state == State::preparing) {
     if (is_interrupted && is_interrupted()) {
       is_cancelled = true;
       completion->cancel();

@@ -82,6 +82,18 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
       ->check(CLI::Range(0, 1))
       ->capture_default_str()
       ->group(group);
+  command
+      .add_option("--structured-output", flags.structured_output,
+                  "on, or off: requests for schemas, regular expressions, grammars and strict tools are refused")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--tool-constraint", flags.tool_constraint,
+                  "what is enforced of calls of tools that are not strict: off, structure (form and names) or schema (arguments too)")
+      ->check(CLI::IsMember({"off", "structure", "schema"}))
+      ->capture_default_str()
+      ->group(group);
   command.add_option("--log-level", flags.log_level, "debug, info, warning, error or off")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
       ->capture_default_str()

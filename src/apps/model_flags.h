@@ -29,6 +29,8 @@ struct ModelFlags {
   std::filesystem::path prefix_directory;  ///< empty: no disk tier
   std::size_t prefix_disk_bytes = std::size_t{1} << 30;
   std::int32_t overlap_depth = 0;
+  std::string structured_output = "on";
+  std::string tool_constraint = "structure";
   std::string log_level = "warning";
 };
 

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "grammar/matcher.h"
+#include "sampling/row_mask.h"
 
 namespace deepinfer::engine {
 namespace {
@@ -54,7 +56,7 @@ ModelCalls synchronous(std::move_only_function<std::span<const float>(std::span<
 
 Engine::Engine(EngineParts parts, const EngineOptions& options)
     : parts_(std::move(parts)),
-      limits_{.vocab_size = parts_.vocab_size, .max_model_len = options.max_model_len},
+      limits_{.vocab_size = parts_.vocab_size, .max_model_len = options.max_model_len, .takes_constraints = parts_.vocabulary != nullptr},
       max_unfinished_(options.max_requests + options.max_queue),
       overlaps_(options.overlap_depth > 0),
       shares_prefixes_(reuse_policy(parts_, options).reuse != scheduler::Reuse::none),
@@ -67,6 +69,11 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
   check(limits_.max_model_len <= scheduler_.pool().max_positions(), "the cache holds one request of the longest context");
   check(scheduler_.pool().slots().capacity() >= 1, "there is a slot to run in");
   counters_.last_progress = parts_.clock->now();
+  if (parts_.vocabulary) {
+    check(parts_.vocabulary->num_rows() == parts_.vocab_size, "the vocabulary has a row for every logit");
+    mask_.resize(parts_.vocabulary->mask_words());
+    masked_row_.resize(static_cast<std::size_t>(parts_.vocab_size));
+  }
 }
 
 Engine::~Engine() {
@@ -101,7 +108,8 @@ LiveRequest& Engine::make_live(RequestId id, GenerationRequest&& request, Output
     notes.last_prefix = kvcache::root_hash(request.cache_salt);
   }
   const RequestSize size{.max_total = max_total_tokens(request, limits_), .vocab_size = parts_.vocab_size};
-  const auto [place, inserted] = live_.try_emplace(id, id, std::move(request), size, std::move(sink));
+  std::unique_ptr<grammar::Matcher> matcher = make_matcher(request);
+  const auto [place, inserted] = live_.try_emplace(id, id, std::move(request), size, std::move(matcher), std::move(sink));
   check(inserted, "an id names one request");
   place->second.notes = std::move(notes);
   return place->second;
@@ -125,6 +133,17 @@ void Engine::enqueue(LiveRequest& live) {
   if (parts_.tiers) {
     arrivals_.push_back(live.id());
   }
+}
+
+std::unique_ptr<grammar::Matcher> Engine::make_matcher(const GenerationRequest& request) const {
+  if (!request.constraint) {
+    return nullptr;
+  }
+  grammar::MatcherOptions options{.end_ids = {}, .trigger_ids = request.constraint->trigger_ids, .bound_id = request.constraint->bound_id};
+  if (!request.ignore_eos) {
+    options.end_ids.push_back(parts_.eos);
+  }
+  return std::make_unique<grammar::Matcher>(request.constraint->grammar, parts_.vocabulary, std::move(options));
 }
 
 void Engine::cancel(RequestId request) { cancels_.push_back(request); }
@@ -303,17 +322,14 @@ void Engine::take_row(LiveRequest& live, std::span<const float> logits) {
 void Engine::sample_token(LiveRequest& live, std::span<const float> logits) {
   const SamplingParams& wanted = live.sampling();
   const auto position = static_cast<std::int64_t>(live.tokens().size());
+  const std::span<const float> allowed = allowed_logits(live, logits);
   const auto token = sampler_.sample(
-      adjusted(live, logits), {.temperature = wanted.temperature, .top_p = wanted.top_p, .top_k = wanted.top_k, .min_p = wanted.min_p},
-      {.seed = wanted.seed, .position = position}, logits);
-  if (!token) {
-    live.finish(FinishReason::failed, "at position " + std::to_string(position) + " " + std::string(sampling::describe(token.error())));
-    ++counters_.num_failed;
-  } else if (*token == parts_.eos && !live.ignores_eos()) {
-    live.finish(FinishReason::stop);
+      adjusted(live, allowed), {.temperature = wanted.temperature, .top_p = wanted.top_p, .top_k = wanted.top_k, .min_p = wanted.min_p},
+      {.seed = wanted.seed, .position = position}, allowed);
+  if (token) {
+    take_token(live, *token);
   } else {
-    live.add(token_output(*token, wanted), parts_.token_bytes(*token));
-    ++counters_.num_generated_tokens;
+    fail_request(live, sampling::describe(token.error()));
   }
 }
 
@@ -337,6 +353,38 @@ std::span<const float> Engine::adjusted(const LiveRequest& live, std::span<const
   adjusted_.assign(logits.begin(), logits.end());
   sampling::adjust(adjusted_, adjustments, live.history());
   return adjusted_;
+}
+
+void Engine::take_token(LiveRequest& live, TokenId token) {
+  grammar::Matcher* const matcher = live.matcher();
+  if (matcher != nullptr && !matcher->accept(token)) {
+    fail_request(live, matcher->is_exhausted() ? "the constraint is too ambiguous: it needs more parser items than the limit"
+                                               : "the constraint refused a token that its mask allowed");
+    return;
+  }
+  // A constraint may name the id that ends texts; there it is a token like others.
+  const bool is_end = matcher != nullptr ? matcher->has_ended() : token == parts_.eos && !live.ignores_eos();
+  if (is_end) {
+    live.finish(FinishReason::stop);
+    return;
+  }
+  live.add(token_output(token, live.sampling()), parts_.token_bytes(token));
+  ++counters_.num_generated_tokens;
+}
+
+/// The logits with those removed that the request's constraint does not allow here.
+std::span<const float> Engine::allowed_logits(LiveRequest& live, std::span<const float> logits) {
+  if (live.matcher() == nullptr) {
+    return logits;
+  }
+  live.matcher()->fill_mask(mask_);
+  sampling::mask_row(logits, mask_, masked_row_);
+  return masked_row_;
+}
+
+void Engine::fail_request(LiveRequest& live, std::string_view why) {
+  live.finish(FinishReason::failed, "at position " + std::to_string(live.tokens().size()) + " " + std::string(why));
+  ++counters_.num_failed;
 }
 
 TokenOutput Engine::token_output(TokenId token, const SamplingParams& wanted) {

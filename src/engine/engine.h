@@ -26,6 +26,10 @@
 #include "sampling/sampler.h"
 #include "scheduler/scheduler.h"
 
+namespace deepinfer::grammar {
+class Vocabulary;
+}
+
 namespace deepinfer::engine {
 
 /// A model as the engine needs it. One step is under way at a time.
@@ -59,6 +63,7 @@ struct EngineParts {
   TokenId eos;
   std::int32_t num_previous_tokens = 0;     ///< that the model wants to be told before a chunk (DeepseekV41::num_previous_tokens)
   kvcache::CacheGeometry geometry;          ///< as the model allocated it
+  std::shared_ptr<const grammar::Vocabulary> vocabulary = {};  ///< [vocab_size] rows; without it constraints are refused
   std::unique_ptr<PrefixTiers> tiers = {};  ///< none: what is evicted is lost
   std::int32_t window = 0;                  ///< positions of the model's sliding window; for bounded replay
   std::unique_ptr<const Clock> clock = std::make_unique<SteadyClock>();  ///< for time limits and EngineStats; tokens never depend on it
@@ -111,11 +116,15 @@ class Engine {
   void sample_token(LiveRequest& live, std::span<const float> logits);
   LiveRequest& make_live(RequestId id, GenerationRequest&& request, OutputSink&& sink);
   void enqueue(LiveRequest& live);
+  [[nodiscard]] std::unique_ptr<grammar::Matcher> make_matcher(const GenerationRequest& request) const;
   // engine_choices.cpp
   void start_followers(LiveRequest& leader, std::span<const float> logits);
   void fork(const LiveRequest& leader, LiveRequest& follower);
   void pass_on_followers(LiveRequest& leader);
   [[nodiscard]] std::span<const float> adjusted(const LiveRequest& live, std::span<const float> logits);
+  void take_token(LiveRequest& live, TokenId token);
+  [[nodiscard]] std::span<const float> allowed_logits(LiveRequest& live, std::span<const float> logits);
+  void fail_request(LiveRequest& live, std::string_view why);
   [[nodiscard]] TokenOutput token_output(TokenId token, const SamplingParams& wanted);
   void extend_prefixes(LiveRequest& live);
   void apply(const scheduler::Event& event) { scheduler_.apply(std::span(&event, 1)); }
@@ -147,6 +156,10 @@ class Engine {
   std::vector<scheduler::Event> events_;
   std::vector<LiveRequest*> to_deliver_;
   std::vector<float> adjusted_;  // [vocab] one row
+
+  // Of the current constrained row.
+  std::vector<std::uint32_t> mask_;
+  std::vector<float> masked_row_;
 };
 
 }  // namespace deepinfer::engine

@@ -5,22 +5,27 @@
 #include <utility>
 
 #include "base/check.h"
+#include "grammar/matcher.h"
 
 namespace deepinfer::engine {
 
-LiveRequest::LiveRequest(RequestId id, GenerationRequest&& request, RequestSize size, OutputSink&& sink)
+LiveRequest::LiveRequest(RequestId id, GenerationRequest&& request, RequestSize size, std::unique_ptr<grammar::Matcher> matcher,
+                         OutputSink&& sink)
     : sampling_(std::move(request.sampling)),
       tokens_(std::move(request.prompt)),
       num_prompt_(static_cast<std::int32_t>(tokens_.size())),
       max_total_(size.max_total),
       ignore_eos_(request.ignore_eos),
       stop_matcher_(std::move(request.stop_strings)),
+      matcher_(std::move(matcher)),
       output_{.request = id},
       sink_(std::move(sink)) {
   if (sampling_.adjustments.use_history()) {
     history_ = sampling::TokenHistory(size.vocab_size, tokens_, max_total_ - num_prompt_);
   }
 }
+
+LiveRequest::~LiveRequest() = default;
 
 void LiveRequest::add(TokenOutput&& token, std::string_view token_bytes) {
   check(!finished_, "a finished request gets no token");
@@ -36,6 +41,8 @@ void LiveRequest::add(TokenOutput&& token, std::string_view token_bytes) {
     end_with({.reason = FinishReason::stop_string,
               .message = std::string(progress.found),
               .text_before_stop = std::string(progress.text_before)});
+  } else if (matcher_ && matcher_->is_finished()) {
+    finish(FinishReason::stop);
   } else if (static_cast<std::int32_t>(tokens_.size()) >= max_total_) {
     finish(FinishReason::length);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,10 @@
 #include "engine/stop_matcher.h"
 #include "kvcache/block_hash.h"
 
+namespace deepinfer::grammar {
+class Matcher;
+}
+
 namespace deepinfer::engine {
 
 struct RequestSize {
@@ -23,7 +28,9 @@ struct RequestSize {
 
 class LiveRequest {
  public:
-  LiveRequest(RequestId id, GenerationRequest&& request, RequestSize size, OutputSink&& sink);
+  /// `matcher`: of its constraint.
+  LiveRequest(RequestId id, GenerationRequest&& request, RequestSize size, std::unique_ptr<grammar::Matcher> matcher, OutputSink&& sink);
+  ~LiveRequest();
 
   [[nodiscard]] RequestId id() const { return output_.request; }
   [[nodiscard]] const SamplingParams& sampling() const { return sampling_; }
@@ -36,7 +43,11 @@ class LiveRequest {
   [[nodiscard]] bool ignores_eos() const { return ignore_eos_; }
   [[nodiscard]] bool is_finished() const { return finished_; }
 
-  /// Takes the next token, whose bytes are `token_bytes`; may finish the request by stop string or length.
+  /// Follows the generated tokens; nullptr without a constraint.
+  [[nodiscard]] grammar::Matcher* matcher() { return matcher_.get(); }
+
+  /// Takes the next token, whose bytes are `token_bytes` and which the matcher has accepted; may finish the request by stop string,
+  /// complete constraint or length.
   void add(TokenOutput&& token, std::string_view token_bytes);
   /// Ends the request; tokens held back are shown.
   void finish(FinishReason reason, std::string message = {});
@@ -69,6 +80,7 @@ class LiveRequest {
   bool ignore_eos_ = false;
   bool finished_ = false;
   StopMatcher stop_matcher_;
+  std::unique_ptr<grammar::Matcher> matcher_;
   std::vector<TokenOutput> held_back_;
   Output output_;
   OutputSink sink_;

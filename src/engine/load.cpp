@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/sha256.h"
+#include "grammar/vocabulary.h"
 #include "model/deepseek_v41/inventory.h"
 #include "ops/ops.h"
 #include "tokenizer/engram_vocabulary.h"
@@ -225,6 +226,7 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<model::DeepseekV41> model, c
                     .eos = {config.eos_token_id},
                     .num_previous_tokens = model->num_previous_tokens(),
                     .geometry = {.positions_per_block = kBlockPositions, .num_blocks = sizes.num_blocks, .num_slots = sizes.num_slots},
+                    .vocabulary = loaded.vocabulary,
                     .tiers = store ? make_tiers(model, std::move(*store), loaded.options.replay) : nullptr,
                     .window = config.sliding_window};
   return std::make_unique<Engine>(std::move(parts), loaded.options);
@@ -271,11 +273,13 @@ Result<LoadedEngine> load_engine(const std::filesystem::path& directory, const E
   used.max_model_len = options.max_model_len == 0 ? files->config.max_position_embeddings : options.max_model_len;
   LoadedEngine out{.engine = nullptr,
                    .tokenizer = files->tokenizer,
+                   .vocabulary = {},
                    .config = std::move(files->config),
                    .options = used,
                    .memory = files->plan,
                    .cache_groups = (*model)->cache_groups(),
                    .warnings = std::move(files->checkpoint.warnings)};
+  out.vocabulary = std::make_shared<const grammar::Vocabulary>(grammar::make_vocabulary(out.tokenizer, out.config.vocab_size));
   out.engine = make_engine(std::move(*model), out.tokenizer, std::move(*store), out);
   begin(LoadPhase::done);
   return out;

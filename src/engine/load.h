@@ -19,6 +19,10 @@
 #include "ops/device.h"
 #include "tokenizer/tokenizer.h"
 
+namespace deepinfer::grammar {
+class Vocabulary;
+}
+
 namespace deepinfer::engine {
 
 /// What load_engine does, in this order.
@@ -34,6 +38,7 @@ using LoadProgress = std::function<void(LoadPhase)>;
 struct LoadedEngine {
   std::unique_ptr<Engine> engine;
   tokenizer::Tokenizer tokenizer;
+  std::shared_ptr<const grammar::Vocabulary> vocabulary;  ///< for compiling constraints
   model::Config config;
   EngineOptions options;  ///< as used: max_model_len resolved
   model::MemoryPlan memory;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +15,10 @@
 #include "sampling/adjustments.h"
 #include "sampling/params.h"
 #include "scheduler/prefix_use.h"
+
+namespace deepinfer::grammar {
+class CompiledGrammar;
+}
 
 namespace deepinfer::engine {
 
@@ -31,6 +36,13 @@ struct SamplingParams {
 
 inline constexpr std::int32_t kMaxTopLogprobs = 1000;  ///< engine.md §9.3
 
+/// What the generated tokens must spell (structured_output.md).
+struct Constraint {
+  std::shared_ptr<const grammar::CompiledGrammar> grammar;
+  std::vector<TokenId> trigger_ids = {};  ///< the grammar holds behind this id sequence; empty: from the first token
+  std::optional<TokenId> bound_id = {};   ///< once it appears the trigger is forced; needs a trigger
+};
+
 struct GenerationRequest {
   std::vector<TokenId> prompt = {};  ///< at least one token, each in the vocabulary
   SamplingParams sampling = {};
@@ -44,10 +56,12 @@ struct GenerationRequest {
   std::int32_t priority = 0;    ///< a higher one runs first and is preempted last; equal ones in order of arrival
   Duration time_limit{};        ///< from submission to the last token; zero: none
   std::string cache_salt = {};  ///< only requests with the same salt share cached prefixes
+  /// EOS is allowed exactly where the text is complete, with ignore_eos nowhere; where nothing can follow, generation stops.
+  std::optional<Constraint> constraint = {};
 };
 
 enum class FinishReason {
-  stop,         ///< EOS; it is not among the tokens
+  stop,         ///< EOS, which is not among the tokens, or a constraint after which nothing can follow
   stop_string,  ///< one of stop_strings
   length,       ///< max_tokens or the context limit
   cancelled,    ///< cancel() or the end of the engine

@@ -68,6 +68,23 @@ Result<void> check_adjustments(const sampling::Adjustments& adjustments, const R
   return {};
 }
 
+Result<void> check_constraint(const Constraint& constraint, const RequestLimits& limits) {
+  if (!limits.takes_constraints) {
+    return fail(ErrorKind::unsupported, "this engine takes no constraints: it does not know the texts of its tokens");
+  }
+  if (constraint.grammar == nullptr) {
+    return refuse("the constraint has no grammar");
+  }
+  if (constraint.bound_id && constraint.trigger_ids.empty()) {
+    return refuse("a bound token needs trigger tokens");
+  }
+  const auto is_outside = [&](TokenId id) { return id.value < 0 || id.value >= limits.vocab_size; };
+  if (std::ranges::any_of(constraint.trigger_ids, is_outside) || (constraint.bound_id && is_outside(*constraint.bound_id))) {
+    return refuse("trigger and bound tokens of a constraint go from 0 to " + std::to_string(limits.vocab_size - 1));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> check_request(const GenerationRequest& request, const RequestLimits& limits) {
@@ -86,7 +103,7 @@ Result<void> check_request(const GenerationRequest& request, const RequestLimits
   if (std::ranges::any_of(request.stop_strings, &std::string::empty)) {
     return refuse("a stop string is empty; give at least one character");
   }
-  return {};
+  return request.constraint ? check_constraint(*request.constraint, limits) : Result<void>{};
 }
 
 std::int32_t max_total_tokens(const GenerationRequest& request, const RequestLimits& limits) {

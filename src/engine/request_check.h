@@ -11,9 +11,11 @@ namespace deepinfer::engine {
 struct RequestLimits {
   std::int32_t vocab_size = 0;
   std::int32_t max_model_len = 0;
+  bool takes_constraints = false;  ///< the engine knows the texts of its tokens
 };
 
-/// Errors: invalid_argument. Depends on nothing that changes, so any thread may ask.
+/// Errors: invalid_argument; unsupported for a constraint that the engine cannot follow. Depends on nothing that changes, so any thread may
+/// ask.
 [[nodiscard]] Result<void> check_request(const GenerationRequest& request, const RequestLimits& limits);
 
 /// Tokens after which the request ends by length: prompt and max_tokens, or one more than the context holds, whichever is less. The

@@ -1,5 +1,11 @@
 #include "grammar/cache.h"
 
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "grammar/grammar.h"
+
 namespace deepinfer::grammar {
 
 std::optional<CompileResult> CompileCache::find(const std::string& key) {
@@ -44,19 +50,67 @@ std::size_t CompileCache::bytes() const {
   return bytes_;
 }
 
+namespace {
+
+/// Numbers and texts one behind the other, none of which can be taken for a part of its neighbour.
+class Key {
+ public:
+  void add(std::int64_t number) { text_ += std::to_string(number) + ' '; }
+  void add(std::string_view text) {
+    add(static_cast<std::int64_t>(text.size()));
+    text_ += text;
+  }
+  void add(const CompileOptions& options) {
+    add(static_cast<std::int64_t>(options.additional));
+    add(static_cast<std::int64_t>(options.order));
+    add(static_cast<std::int64_t>(options.format));
+    add(static_cast<std::int64_t>(options.max_blanks));
+    add(static_cast<std::int64_t>(options.layout.has_value()));
+    if (options.layout) {
+      add(options.layout->item_separator);
+      add(options.layout->key_separator);
+      add(options.layout->indent.value_or(-1));
+    }
+  }
+  [[nodiscard]] std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace
+
 std::string cache_key(const CompileJob& job) {
-  const CompileOptions& options = job.options;
-  std::string key;
-  for (const std::int64_t part :
-       {static_cast<std::int64_t>(job.kind), static_cast<std::int64_t>(options.additional), static_cast<std::int64_t>(options.order),
-        static_cast<std::int64_t>(options.format), static_cast<std::int64_t>(options.max_blanks)}) {
-    key += std::to_string(part) + ' ';
+  Key key;
+  key.add(static_cast<std::int64_t>(job.kind));
+  key.add(job.options);
+  key.add(job.text);
+  return key.take();
+}
+
+std::string cache_key(const CompositeJob& job) {
+  Key key;
+  key.add(static_cast<std::int64_t>(job.tool_use));
+  key.add(static_cast<std::int64_t>(job.has_parallel_calls));
+  key.add(static_cast<std::int64_t>(job.block_is_open));
+  key.add(job.dsml_token.value);
+  key.add(job.bound_id ? job.bound_id->value : -1);
+  key.add(static_cast<std::int64_t>(job.reasoning_end_ids.size()));
+  for (const TokenId id : job.reasoning_end_ids) {
+    key.add(id.value);
   }
-  if (options.layout) {
-    key += json::to_text(json::Value(json::Array{options.layout->item_separator, options.layout->key_separator,
-                                                 options.layout->indent ? json::Value(*options.layout->indent) : json::Value()}));
+  key.add(static_cast<std::int64_t>(job.tools.size()));
+  for (const ToolDefinition& tool : job.tools) {
+    key.add(static_cast<std::int64_t>(tool.is_strict));
+    key.add(tool.name);
+    key.add(tool.parameters);
   }
-  return key + '\n' + std::string(job.text);
+  if (job.body) {
+    key.add(static_cast<std::int64_t>(job.body->kind));
+    key.add(job.body->options);
+    key.add(job.body->text);
+  }
+  return key.take();
 }
 
 }  // namespace deepinfer::grammar

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "grammar/compile.h"
+#include "grammar/composite.h"
 
 namespace deepinfer::grammar {
 
@@ -42,5 +43,6 @@ class CompileCache {
 
 /// The key of a job: everything its result depends on.
 [[nodiscard]] std::string cache_key(const CompileJob& job);
+[[nodiscard]] std::string cache_key(const CompositeJob& job);
 
 }  // namespace deepinfer::grammar

@@ -3,6 +3,7 @@
 #include "base/utf8.h"
 #include "grammar/budget.h"
 #include "grammar/ebnf.h"
+#include "grammar/grammar.h"
 #include "grammar/regex.h"
 #include "grammar/rule_compile.h"
 #include "grammar/schema_compile.h"

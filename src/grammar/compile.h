@@ -13,23 +13,13 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "grammar/compile_error.h"
-#include "grammar/grammar.h"
-#include "grammar/vocabulary.h"
+#include "grammar/limits.h"
 
 namespace deepinfer::grammar {
 
-enum class GrammarKind { json_schema, regex, ebnf, json_object };
+class CompiledGrammar;
 
-/// structured_output.md, "Limits".
-struct Limits {
-  std::size_t text_bytes = 1U << 20;
-  std::size_t tools_bytes = 4U << 20;
-  std::int32_t depth = 256;
-  std::chrono::milliseconds compile_time{5000};
-  std::size_t compiled_bytes = 64U << 20;
-  RunLimits run;
-  std::size_t cache_bytes = 256U << 20;
-};
+enum class GrammarKind { json_schema, regex, ebnf, json_object };
 
 enum class Additional { open, closed };
 enum class PropertyOrder { schema, any };
@@ -39,22 +29,22 @@ enum class FormatCheck { assert_formats, ignore };
 struct Layout {
   std::string item_separator = ", ";
   std::string key_separator = ": ";
-  std::optional<std::int32_t> indent;
+  std::optional<std::int32_t> indent = {};
 };
 
 struct CompileOptions {
   Additional additional = Additional::open;
   PropertyOrder order = PropertyOrder::schema;
   FormatCheck format = FormatCheck::assert_formats;
-  std::uint32_t max_blanks = 64;  ///< in one place between tokens; 0 is compact
-  std::optional<Layout> layout;   ///< replaces max_blanks
+  std::uint32_t max_blanks = 64;      ///< in one place between tokens; 0 is compact
+  std::optional<Layout> layout = {};  ///< replaces max_blanks
 };
 
 struct CompileJob {
   GrammarKind kind = GrammarKind::json_schema;
-  std::string_view text;
-  CompileOptions options;
-  Limits limits;
+  std::string_view text = {};
+  CompileOptions options = {};
+  Limits limits = {};
   const std::atomic<bool>* is_cancelled = nullptr;
 };
 

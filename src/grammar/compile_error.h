@@ -30,6 +30,7 @@ struct CompileError {
   std::string pointer{};  ///< JSON Pointer into the schema, when there is one
   std::string keyword{};  ///< the keyword or construct at fault
   std::string limit{};    ///< name of the limit for ErrorCode::limit
+  std::string tool{};     ///< name of the tool whose parameters are at fault
   std::size_t line = 0;   ///< from 1; 0: no position
   std::size_t column = 0;
 };

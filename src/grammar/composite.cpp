@@ -3,12 +3,21 @@
 #include <algorithm>
 
 #include "grammar/budget.h"
+#include "grammar/grammar.h"
 #include "grammar/rule_compile.h"
 #include "grammar/schema_compile.h"
 
 namespace deepinfer::grammar {
 
 namespace {
+
+CompileError of_tool(CompileError error, const std::string& tool) {
+  if (!tool.empty()) {
+    error.message = "tool \"" + tool + "\": " + error.message;
+    error.tool = tool;
+  }
+  return error;
+}
 
 class Composer {
  public:
@@ -30,7 +39,7 @@ class Composer {
     const std::vector<bool> productive = builder_.productive_rules();
     for (const auto& [rule, name] : named_) {
       if (!productive[rule]) {
-        return refuse({.code = ErrorCode::unsatisfiable, .message = name + ": nothing fits the schema"});
+        return refuse(of_tool({.code = ErrorCode::unsatisfiable, .message = "no finite text fits"}, name));
       }
     }
     return builder_.finish(root_);
@@ -75,7 +84,7 @@ class Composer {
       if (!rule) {
         return rule.error();
       }
-      named_.emplace_back(*rule, "response_format");
+      named_.emplace_back(*rule, "");
       builder_.call(from, end, *rule);
     } else if (job_.tool_use != ToolUse::required) {
       builder_.lexeme(from, end, {.encoding = Encoding::raw_bytes});
@@ -99,11 +108,9 @@ class Composer {
     for (const ToolDefinition& tool : job_.tools) {
       const Compiled<RuleId> rule = invoke(tool);
       if (!rule) {
-        CompileError error = rule.error();
-        error.message = "tool \"" + tool.name + "\": " + error.message;
-        return error;
+        return of_tool(rule.error(), tool.name);
       }
-      named_.emplace_back(*rule, "tool \"" + tool.name + "\"");
+      named_.emplace_back(*rule, tool.name);
       builder_.call(inside, behind, *rule);
     }
     if (job_.has_parallel_calls) {
@@ -140,7 +147,7 @@ class Composer {
   const Budget& budget_;
   NetworkBuilder builder_;
   RuleId root_ = 0;
-  std::vector<std::pair<RuleId, std::string>> named_;
+  std::vector<std::pair<RuleId, std::string>> named_;  // rules that must fit something, with the tool they are of
   std::vector<std::string> warnings_;
 };
 

@@ -14,9 +14,9 @@
 namespace deepinfer::grammar {
 
 struct ToolDefinition {
-  std::string name;
-  std::string parameters;  ///< JSON Schema text; empty: no parameters
-  bool is_strict = false;  ///< arguments by schema, closed; otherwise only the form of the call
+  std::string name = {};
+  std::string parameters = {};  ///< JSON Schema text; empty: no parameters
+  bool is_strict = false;       ///< arguments by schema, closed; otherwise only the form of the call
 };
 
 enum class ToolUse {
@@ -28,21 +28,21 @@ enum class ToolUse {
 struct CompositeJob {
   struct Body {
     GrammarKind kind = GrammarKind::json_schema;
-    std::string text;
-    CompileOptions options;
+    std::string text = {};
+    CompileOptions options = {};
   };
-  std::optional<Body> body;
-  std::vector<ToolDefinition> tools;  ///< for a tool chosen by name: that one alone
+  std::optional<Body> body = {};
+  std::vector<ToolDefinition> tools = {};  ///< for a tool chosen by name: that one alone
   ToolUse tool_use = ToolUse::none;
   bool has_parallel_calls = true;
   /// The block's opening line stands in the prompt already (required calls without reasoning).
   bool block_is_open = false;
   /// Ids that end free reasoning; empty: the text starts without reasoning.
-  std::vector<TokenId> reasoning_end_ids;
+  std::vector<TokenId> reasoning_end_ids = {};
   /// An id after which the first of reasoning_end_ids is forced: the end of a thinking budget.
-  std::optional<TokenId> bound_id;
+  std::optional<TokenId> bound_id = {};
   TokenId dsml_token{128825};
-  Limits limits;
+  Limits limits = {};
   const std::atomic<bool>* is_cancelled = nullptr;
 };
 

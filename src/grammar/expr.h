@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "grammar/char_classes.h"
 #include "grammar/code_set.h"
 
 namespace deepinfer::grammar {
@@ -88,6 +89,13 @@ class ExprPool {
     ExprId body = 0;
   };
   [[nodiscard]] bool as_repeat(ExprId id, Repeat& out) const;
+  /// Texts which are all beginnings of texts of the expression; not all that there are.
+  [[nodiscard]] FreeText free_text(ExprId id);
+  /// Classes outside which no text of the expression has a character.
+  [[nodiscard]] CharClasses mentioned_classes(ExprId id) const { return nodes_[id].mentioned; }
+  /// An expression with the same texts of at most `length` characters and the same beginnings of that length: counts beyond it are
+  /// forgotten where that changes nothing.
+  [[nodiscard]] ExprId forget_counts(ExprId id, std::uint32_t length);
   /// The class of an expression that is one code point out of a class; empty for any other.
   [[nodiscard]] CodeSet as_class(ExprId id) const;
   /// Visits every class in the expression and replaces its set; used to remove anchor symbols.
@@ -107,9 +115,14 @@ class ExprPool {
     bool positive = false;  // built without both/negate: never empty
     Life life = Life::unknown;
     bool has_arrows = false;
-    std::uint16_t depth = 0;  // recursion that arrows() needs
-    std::uint32_t data = 0;   // first word in data_
-    std::uint32_t size = 0;   // words
+    std::uint16_t depth = 0;     // recursion that arrows() needs
+    std::uint32_t need = 0;      // at least the length of the shortest text; kUnbounded: not known
+    FreeText free;               // all of these are beginnings of texts
+    CharClasses single = 0;      // classes each of whose characters is a text
+    CharClasses mentioned = 0;   // classes that can stand anywhere in a text
+    std::uint32_t farthest = 0;  // at least that of the shortest rest, wherever a text has begun
+    std::uint32_t data = 0;      // first word in data_
+    std::uint32_t size = 0;      // words
     std::uint32_t arrows = 0;
     std::uint32_t num_arrows = 0;
   };
@@ -123,8 +136,13 @@ class ExprPool {
   };
   using Arrows = std::vector<Arrow>;
 
+  ExprId forget_counts(ExprId id, std::uint32_t length, std::int32_t depth);
+  [[nodiscard]] FreeText free_within_count(ExprId both_id) const;
+  ExprId forget_length(ExprId both_id, std::uint32_t length);
   ExprId intern(Kind kind, std::span<const std::uint32_t> words);
   void describe(Node& node, std::span<const std::uint32_t> words) const;
+  void measure(Node& node, std::span<const std::uint32_t> words) const;
+  void classify(Node& node, std::span<const std::uint32_t> words) const;
   void grow_table();
   [[nodiscard]] std::span<const std::uint32_t> words_in(const Node& node) const { return {data_.data() + node.data, node.size}; }
   ExprId list(Kind kind, std::vector<ExprId> parts);

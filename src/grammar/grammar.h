@@ -9,19 +9,13 @@
 #include <vector>
 
 #include "grammar/expr.h"
+#include "grammar/limits.h"
 #include "grammar/network.h"
 
 namespace deepinfer::grammar {
 
 class Runtime;
 class Vocabulary;
-
-/// Bounds on what one matcher may build while it runs; over them caches are dropped and rebuilt.
-struct RunLimits {
-  std::uint32_t states = 200'000;         ///< parser states and lexer states
-  std::uint32_t items = 50'000;           ///< parser items per byte; more ends the request with `limit`
-  std::size_t runtime_bytes = 64U << 20;  ///< caches of one matcher
-};
 
 /// Grammar and vocabulary-independent tables. Thread-safe: the only thing that changes is a pool of warm runtimes.
 class CompiledGrammar {

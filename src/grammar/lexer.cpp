@@ -139,6 +139,29 @@ std::bitset<256> Lexer::collect_first(const Key& key) {
   return out;
 }
 
+Lexer::Reach Lexer::compute_reach(LexId state) {
+  const Key key = states_[state].key;
+  Reach out;
+  if (key.mode == Mode::text || key.mode == Mode::body) {
+    out.free = pool_->free_text(key.expr);
+    out.other = pool_->mentioned_classes(key.expr);
+    if (key.mode == Mode::body) {
+      out.free.classes &= classes_of_json_strings();
+      out.other |= classes_of_json_marks();
+    }
+    out.other &= ~out.free.classes;
+  }
+  states_[state].has_reach = true;
+  states_[state].reach = out;
+  return out;
+}
+
+LexId Lexer::with_expr(LexId state, ExprId expr) {
+  Key key = states_[state].key;
+  key.expr = expr;
+  return pool_->live(expr) ? intern(key) : kDead;
+}
+
 std::bitset<256> Lexer::differing_bytes(LexId state) {
   std::bitset<256> out;
   const ExprId expr = states_[state].key.expr;

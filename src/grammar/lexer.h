@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "grammar/char_classes.h"
 #include "grammar/expr.h"
 
 namespace deepinfer::grammar {
@@ -55,6 +56,14 @@ class Lexer {
     bool is_body = false;
   };
   [[nodiscard]] View view(LexId state) const;
+  /// What a state does with whole classes of characters.
+  struct Reach {
+    FreeText free = {};                   ///< all of these can follow
+    CharClasses other = ~CharClasses{0};  ///< other classes that can stand anywhere behind the state
+  };
+  [[nodiscard]] Reach reach(LexId state) { return states_[state].has_reach ? states_[state].reach : compute_reach(state); }
+  /// The same place in its lexeme with another expression.
+  [[nodiscard]] LexId with_expr(LexId state, ExprId expr);
   [[nodiscard]] std::size_t size() const { return states_.size(); }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] bool exhausted() const { return pool_->exhausted(); }
@@ -90,12 +99,14 @@ class Lexer {
   struct State {
     Key key;
     bool accepting = false;
-    bool has_first = false;
+    bool has_reach = false;
+    Reach reach;
     std::unique_ptr<std::array<LexId, 256>> row;
     std::unique_ptr<std::bitset<256>> first;
   };
 
   LexId intern(const Key& key);
+  Reach compute_reach(LexId state);
   LexId compute_next(LexId state, std::uint8_t byte);
   LexId step(const Key& key, std::uint8_t byte);
   [[nodiscard]] std::bitset<256> collect_first(const Key& key);

@@ -17,6 +17,14 @@ void set_bit(std::span<std::uint32_t> mask, std::int32_t token) {
   mask[static_cast<std::size_t>(token) / 32] |= 1U << (static_cast<std::uint32_t>(token) % 32);
 }
 
+CharClasses classes_of_bytes(const std::bitset<256>& bytes) {
+  CharClasses out = 0;
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    out |= bytes[byte] ? classes_of_first_byte(static_cast<std::uint8_t>(byte)) : 0;
+  }
+  return out;
+}
+
 void clear_bit(std::span<std::uint32_t> mask, std::int32_t token) {
   mask[static_cast<std::size_t>(token) / 32] &= ~(1U << (static_cast<std::uint32_t>(token) % 32));
 }
@@ -51,6 +59,7 @@ void MaskBuilder::fill(SetId set, std::span<std::uint32_t> mask) {
   build(set, mask);
   if (bytes_ > kMaxKeptBytes) {
     kept_.clear();
+    walked_.clear();
     bytes_ = 0;
   }
   Kept& kept = kept_[set];
@@ -220,22 +229,70 @@ void MaskBuilder::correct(const Scan& scan, LexId plain, std::span<std::uint32_t
   }
 }
 
+/// All tokens, by the state with its far counts forgotten; then those long enough to tell the difference, by the state itself.
 void MaskBuilder::walk_lexeme(SetId set, const Scan& scan, std::span<std::uint32_t> mask) {
-  const std::span<const TokenTrieNode> trie = vocabulary_->trie();
   const SetId behind = states_->behind(set, scan, scan.at);
-  const std::bitset<256> follows = behind == kNoSet ? std::bitset<256>() : states_->first_bytes(behind);
+  const Lexer::View view = lexer_->view(scan.at);
+  const ExprId general = view.is_body ? lexer_->pool().forget_counts(view.expr, Vocabulary::kLongBytes) : view.expr;
+  if (general == view.expr) {
+    walk_trie(vocabulary_->trie(), {.from = scan.at, .behind = behind}, mask);
+    return;
+  }
+  const LexId from = lexer_->with_expr(scan.at, general);
+  Kept& kept = walked_[{from, behind}];
+  if (kept.dense.empty()) {
+    kept.dense.assign(mask.size(), 0U);
+    walk_trie(vocabulary_->trie(), {.from = from, .behind = behind, .max_depth = Vocabulary::kLongBytes}, kept.dense);
+    for (const TokenTrieNode& node : vocabulary_->long_trie()) {
+      for (std::int32_t token = node.token; token >= 0; token = vocabulary_->same_text(token)) {
+        clear_bit(kept.dense, token);
+      }
+    }
+    bytes_ += sizeof(Kept) + 64 + kept.dense.size() * 4;
+  }
+  merge(mask, kept.dense);
+  is_dense_ = true;
+  walk_trie(vocabulary_->long_trie(), {.from = scan.at, .behind = behind}, mask);
+}
+
+/// Follows the lexeme through the trie. Of the whole trie, parts are left out whose tokens are all allowed (their characters are free)
+/// or all of them beyond what can follow, which the classes of their characters tell.
+void MaskBuilder::walk_trie(std::span<const TokenTrieNode> trie, const Walk& walk, std::span<std::uint32_t> mask) {
+  const bool has_classes = trie.data() == vocabulary_->trie().data();
+  const std::bitset<256> follows = walk.behind == kNoSet ? std::bitset<256>() : states_->first_bytes(walk.behind);
+  const Lexer::Reach reach = has_classes ? lexer_->reach(walk.from) : Lexer::Reach{};
+  const auto is_within = [this](std::uint32_t node, std::uint32_t chars_before, const FreeText& text) {
+    return (vocabulary_->classes_below(node) & ~text.classes) == 0 && vocabulary_->most_chars(node) - chars_before <= text.length;
+  };
+  if (reach.free.classes != 0) {
+    merge(mask, vocabulary_->tokens_within(reach.free));
+    is_dense_ = true;
+  }
+  const CharClasses live = reach.other | classes_of_bytes(follows);
   lexeme_stack_.resize(vocabulary_->max_token_bytes() + 1);
-  lexeme_stack_[0] = scan.at;
-  const std::bitset<256> first = lexer_->first_bytes(scan.at);
+  free_stack_.resize(lexeme_stack_.size());
+  lexeme_stack_[0] = walk.from;
+  free_stack_[0] = reach.free.classes != 0;
+  const std::bitset<256> first = lexer_->first_bytes(walk.from);
   for (std::uint32_t i = 1; i < trie[0].end;) {
     const TokenTrieNode& node = trie[i];
-    if (node.depth == 1 && !first[node.byte]) {
+    if (node.depth > walk.max_depth || (node.depth == 1 && !first[node.byte])) {
       i = node.end;
       continue;
     }
     const LexId from = lexeme_stack_[node.depth - 1U];
     if (follows[node.byte] && node.depth > 1 && lexer_->accepting(from)) {
-      walk_sets(i, behind, mask);
+      walk_sets(i, walk.behind, mask);
+    }
+    const CharClasses here = has_classes ? vocabulary_->class_at(i) : 0;
+    const bool is_free = free_stack_[node.depth - 1U] && (here & ~reach.free.classes) == 0;
+    free_stack_[node.depth] = is_free;
+    if (is_free && here != 0 && vocabulary_->most_chars(i) <= reach.free.length) {
+      const CharClasses below = vocabulary_->classes_below(i);
+      if ((below & ~reach.free.classes) == 0 || (below & live) == 0) {
+        i = node.end;
+        continue;
+      }
     }
     const LexId at = lexer_->next(from, node.byte);
     if (at == kDead) {
@@ -245,6 +302,11 @@ void MaskBuilder::walk_lexeme(SetId set, const Scan& scan, std::span<std::uint32
     lexeme_stack_[node.depth] = at;
     if (node.token >= 0) {
       add_token(node.token, mask);
+    }
+    if (has_classes && here != 0 && node.end > i + 1 && is_within(i, vocabulary_->chars_at(i), lexer_->reach(at).free)) {
+      add_tokens(vocabulary_->tokens_below(i), mask);
+      i = node.end;
+      continue;
     }
     ++i;
   }
@@ -312,6 +374,17 @@ void MaskBuilder::add_token(std::int32_t token, std::span<std::uint32_t> mask) {
       set_bit(mask, token);
       added_.push_back(token);
     }
+  }
+}
+
+void MaskBuilder::add_tokens(std::span<const std::int32_t> tokens, std::span<std::uint32_t> mask) {
+  for (const std::int32_t token : tokens) {
+    set_bit(mask, token);
+  }
+  if (added_.size() + tokens.size() > kSparseTokens) {
+    is_dense_ = true;
+  } else {
+    added_.insert(added_.end(), tokens.begin(), tokens.end());
   }
 }
 

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "grammar/lexer.h"
@@ -36,7 +38,15 @@ class MaskBuilder {
   void correct(const Scan& scan, LexId plain, std::span<std::uint32_t> mask);
   void walk_keys(SetId set, const Scan& scan, std::span<std::uint32_t> mask);
   void walk_lexeme(SetId set, const Scan& scan, std::span<std::uint32_t> mask);
+  /// Where a walk begins, what follows when the lexeme ends, and how deep it goes.
+  struct Walk {
+    LexId from = kDead;
+    SetId behind = kNoSet;
+    std::size_t max_depth = 0xFFFF;
+  };
+  void walk_trie(std::span<const TokenTrieNode> trie, const Walk& walk, std::span<std::uint32_t> mask);
   void walk_sets(std::uint32_t node, SetId behind, std::span<std::uint32_t> mask);
+  void add_tokens(std::span<const std::int32_t> tokens, std::span<std::uint32_t> mask);
   void add_token(std::int32_t token, std::span<std::uint32_t> mask);
   void clear_tokens(std::uint32_t begin, std::uint32_t end, std::span<std::uint32_t> mask) const;
   [[nodiscard]] SetId closing_set(SetId set, const Scan& scan);
@@ -49,6 +59,7 @@ class MaskBuilder {
   LexId closed_;      // behind any JSON string
   std::vector<std::uint32_t> lexeme_stack_;
   std::vector<SetId> set_stack_;
+  std::vector<char> free_stack_;  // by depth: all characters so far are free
   std::vector<std::uint32_t> scratch_;
   std::vector<std::int32_t> added_;  // the ids of the mask being built, while they are few
   bool is_dense_ = false;            // whole tables went into it
@@ -58,6 +69,7 @@ class MaskBuilder {
     std::vector<std::int32_t> tokens;  // the ids when they are few
   };
   std::unordered_map<SetId, Kept> kept_;
+  std::map<std::pair<LexId, SetId>, Kept> walked_;  // by state without far counts and the set behind it
   std::size_t bytes_ = 0;
 };
 

@@ -86,7 +86,8 @@ std::optional<Matcher::Step> Matcher::after(const Step& from, TokenId id) {
     return from;
   }
   if (from.phase == Phase::free) {
-    return after_free(from, id);
+    const bool is_trigger = std::ranges::find(options_.trigger_ids, id) != options_.trigger_ids.end();
+    return is_end(id) && !is_trigger && options_.bound_id != id ? Step{.set = from.set, .phase = Phase::ended} : after_free(from, id);
   }
   if (from.phase == Phase::forced) {
     return options_.trigger_ids[from.progress] == id ? std::optional(after_free(from, id)) : std::nullopt;

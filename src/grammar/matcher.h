@@ -17,11 +17,12 @@ namespace deepinfer::grammar {
 
 struct MatcherOptions {
   /// Ids that end the text: the model's and the caller's. Allowed exactly when the text is complete.
-  std::vector<TokenId> end_ids;
-  /// The grammar starts behind this id sequence; empty: at once. Until then every id is allowed.
-  std::vector<TokenId> trigger_ids;
+  std::vector<TokenId> end_ids = {};
+  /// The grammar starts behind this id sequence; empty: at once. Until then every id is allowed, and an end id that is not part of
+  /// the sequence ends the text.
+  std::vector<TokenId> trigger_ids = {};
   /// Once this id appears, the trigger is forced id by id. Needs a trigger.
-  std::optional<TokenId> bound_id;
+  std::optional<TokenId> bound_id = {};
 };
 
 class Matcher {

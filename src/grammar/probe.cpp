@@ -11,9 +11,10 @@
 #include <map>
 #include <thread>
 
+#include "base/sha256.h"
 #include "base/utf8.h"
+#include "grammar/base64.h"
 #include "grammar/cache.h"
-#include "grammar/digest.h"
 #include "grammar/jump_ahead.h"
 #include "grammar/matcher.h"
 #include "grammar/probe_requests.h"
@@ -44,16 +45,16 @@ std::size_t resident_bytes() {
 }
 
 std::string mask_digest(std::span<const std::uint32_t> mask) {
-  std::vector<std::uint8_t> bytes;
+  std::vector<std::byte> bytes;
   for (std::size_t i = 0; i < mask.size(); ++i) {
     for (std::uint32_t word = mask[i]; word != 0; word &= word - 1) {
       const auto id = static_cast<std::uint32_t>(i * 32) + static_cast<std::uint32_t>(std::countr_zero(word));
       for (int shift = 0; shift < 32; shift += 8) {
-        bytes.push_back(static_cast<std::uint8_t>(id >> shift));
+        bytes.push_back(static_cast<std::byte>(id >> shift));
       }
     }
   }
-  return sha256_hex(bytes);
+  return sha256(bytes);
 }
 
 bool has_bit(std::span<const std::uint32_t> mask, TokenId id) {

@@ -164,6 +164,7 @@ SchemaIndex SchemaDocument::child(SchemaIndex parent, const json::Value& value, 
   SchemaPlace place = places_[parent];
   place.value = &value;
   place.pointer += path;
+  place.other_base.reset();
   const SchemaIndex index = add(std::move(place));
   scan(index);
   return index;
@@ -171,6 +172,7 @@ SchemaIndex SchemaDocument::child(SchemaIndex parent, const json::Value& value, 
 
 void SchemaDocument::enter_resource(SchemaPlace& place, const json::Object& object) {
   place.draft = draft_of(object).value_or(place.draft);
+  place.has_dialect |= object.find("$schema") != nullptr;
   const json::Value* ref = object.find("$ref");
   if (ref != nullptr && place.draft <= Draft::draft7) {
     return;  // siblings of $ref do not count there
@@ -183,10 +185,11 @@ void SchemaDocument::enter_resource(SchemaPlace& place, const json::Object& obje
   const std::size_t hash = std::min(text.find('#'), text.size());
   const auto index = by_value_.at(place.value);
   if (hash > 0) {
+    place.other_base = ref != nullptr && !place.has_dialect ? std::optional(place.base) : std::nullopt;
     place.base = resolve_uri(place.base, text.substr(0, hash));
     resources_.emplace(place.base, index);
   }
-  if (hash + 1 < text.size() && place.draft <= Draft::draft7) {
+  if (hash + 1 < text.size()) {  // the older form of $anchor; newer drafts allow no such $id, so that it cannot be misread
     anchors_.emplace(place.base + std::string(text.substr(hash)), index);
   }
 }
@@ -277,6 +280,14 @@ Compiled<SchemaIndex> SchemaDocument::resolve(SchemaIndex from, std::string_view
   const std::string pointer = places_[from].pointer + "/" + std::string(keyword);
   const std::size_t hash = std::min(reference.find('#'), reference.size());
   const std::string uri = hash == 0 ? places_[from].base : resolve_uri(places_[from].base, reference.substr(0, hash));
+  if (const std::optional<std::string>& other = places_[from].other_base) {
+    if ((hash == 0 ? *other : resolve_uri(*other, reference.substr(0, hash))) != uri) {
+      return refuse({.code = ErrorCode::unsupported,
+                     .message = "unsupported $ref beside $id without $schema, which drafts read differently, at " + pointer,
+                     .pointer = pointer,
+                     .keyword = std::string(keyword)});
+    }
+  }
   const std::string fragment = decode_percent(hash < reference.size() ? reference.substr(hash + 1) : "");
   auto resource = resources_.find(uri);
   if (resource == resources_.end() && hash == 0) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -23,6 +24,9 @@ struct SchemaPlace {
   std::string pointer;  ///< JSON Pointer from the root of the text
   std::string base;     ///< URI of the enclosing resource, without fragment
   Draft draft = Draft::draft2020;
+  bool has_dialect = false;  ///< $schema was given here or above
+  /// The base without an $id beside a $ref, which counts in newer drafts only, where no $schema says which draft is meant.
+  std::optional<std::string> other_base = {};
 };
 
 using SchemaIndex = std::uint32_t;

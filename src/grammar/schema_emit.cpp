@@ -64,11 +64,12 @@ std::optional<CompileError> SchemaEmitter::emit_all() {
 
 void SchemaEmitter::refuse_with(CompileError error) {
   if (!error_) {
-    error_ = std::move(error);
+    error_ = expander_.located(std::move(error), current_);
   }
 }
 
 void SchemaEmitter::emit_value(const Task& task) {
+  current_ = task.formula;
   const Shape shape = expander_.shape(task.formula);
   const NodeId from = builder_.start_of(task.rule);
   const NodeId to = builder_.add_node(task.rule);

@@ -76,6 +76,7 @@ class SchemaEmitter {
   std::map<Value, RuleId> rules_;
   std::vector<Task> tasks_;
   ExprId blank_;
+  FormulaId current_ = kAnyValue;  // whose value is being emitted
   std::optional<CompileError> error_;
 };
 

@@ -50,6 +50,21 @@ void SchemaExpander::fail_with(CompileError error) {
   }
 }
 
+CompileError SchemaExpander::located(CompileError error, FormulaId formula) const {
+  const Formula* part = &formulas_.at(formula);
+  while (part->kind != FormulaKind::schema && !part->parts.empty()) {
+    part = &formulas_.at(part->parts.front());
+  }
+  if (!error.pointer.empty() || part->kind != FormulaKind::schema) {
+    return error;
+  }
+  const SchemaPlace& place = document_.at(part->schema);
+  const bool has_keyword = !error.keyword.empty() && place.value->find(error.keyword) != nullptr;
+  error.pointer = place.pointer + (has_keyword ? pointer_segment(error.keyword) : "");
+  error.message += error.pointer.empty() ? " at the root" : " at " + error.pointer;
+  return error;
+}
+
 void SchemaExpander::invalid(const Node& node, const std::string& keyword, const std::string& what) {
   const std::string pointer = document_.at(node.index).pointer + pointer_segment(keyword);
   fail_with({.code = ErrorCode::invalid_schema,
@@ -135,7 +150,8 @@ const Shape& SchemaExpander::shape(FormulaId formula) {
   if (open_at_[formula] != 0) {  // the schema is part of itself without a value in between: that part adds nothing
     lowest_loop_ = std::min(lowest_loop_, open_at_[formula]);
     if (negations_ > 0) {
-      fail_with({.code = ErrorCode::unsupported, .message = "unsupported schema that contains its own complement", .keyword = "not"});
+      fail_with(located(
+          {.code = ErrorCode::unsupported, .message = "unsupported schema that contains its own complement", .keyword = "not"}, formula));
     }
     return nothing_;
   }
@@ -144,7 +160,8 @@ const Shape& SchemaExpander::shape(FormulaId formula) {
   --stack_size_;
   const std::uint32_t own_place = std::exchange(open_at_[formula], 0);
   if (algebra_.failure() && !error_) {
-    fail_with({.code = ErrorCode::unsupported, .message = "unsupported " + *algebra_.failure(), .keyword = *algebra_.failure()});
+    fail_with(located({.code = ErrorCode::unsupported, .message = "unsupported " + *algebra_.failure(), .keyword = *algebra_.failure()},
+                      formula));
   }
   if (lowest_loop_ < own_place) {  // true only while the schema further out is open: not to be remembered
     loose_.push_back(std::move(out));
@@ -443,7 +460,7 @@ Shape SchemaExpander::with_property(const std::string& name, Presence presence) 
 
 void SchemaExpander::apply_dependencies(const Node& node, const std::string& keyword, const json::Object& entries, Shape& out) {
   for (const auto& [name, entry] : entries) {
-    Shape when = with_property(name, Presence::present);
+    Shape when = algebra_.anything();
     if (const json::Array* names = entry.as_array(); names != nullptr && keyword != "dependentSchemas") {
       for (const json::Value& other : *names) {
         if (other.as_string() == nullptr) {
@@ -451,11 +468,12 @@ void SchemaExpander::apply_dependencies(const Node& node, const std::string& key
         }
         when.objects = algebra_.objects_both(when.objects, with_property(*other.as_string(), Presence::present).objects);
       }
+      when.objects = algebra_.objects_both(when.objects, with_property(name, Presence::present).objects);  // behind what it needs
     } else if (keyword == "dependentRequired") {
       return invalid(node, keyword, "must map names to lists of names");
     } else {
       const FormulaId schema = child(node, entry, "/" + keyword + pointer_segment(name));
-      when.objects = algebra_.objects_both(when.objects, shape(schema).objects);
+      when.objects = algebra_.objects_both(with_property(name, Presence::present).objects, shape(schema).objects);
     }
     std::vector<ObjectClause> cases = algebra_.objects_both(out.objects, with_property(name, Presence::absent).objects);
     for (ObjectClause& clause : algebra_.objects_both(out.objects, when.objects)) {

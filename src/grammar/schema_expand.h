@@ -26,6 +26,8 @@ class SchemaExpander {
   [[nodiscard]] const Shape& shape(FormulaId formula);
   [[nodiscard]] const std::optional<CompileError>& error() const { return error_; }
   [[nodiscard]] std::vector<std::string> warnings() const { return {warnings_.begin(), warnings_.end()}; }
+  /// The error with the place of the first schema in `formula`, when it has no place yet.
+  [[nodiscard]] CompileError located(CompileError error, FormulaId formula) const;
   [[nodiscard]] Formulas& formulas() { return formulas_; }
   [[nodiscard]] ShapeAlgebra& algebra() { return algebra_; }
 

@@ -11,6 +11,9 @@ namespace deepinfer::grammar {
 
 namespace {
 
+/// Characters of a token are counted up to here.
+constexpr int kMaxChars = 255;
+
 /// A token on its way out of a loop: what follows, and how many characters the loop took.
 struct Leaving {
   std::string_view suffix;
@@ -79,6 +82,7 @@ Vocabulary::Vocabulary(std::vector<VocabularyToken> tokens, std::int32_t num_row
   }
   text_mask_.assign(mask_words(), 0);
   build_trie();
+  describe_trie();
   json_body_ = json_table(any_code_point());
   build_blanks();
 }
@@ -95,48 +99,115 @@ std::string_view Vocabulary::spelling(TokenId id) const {
 }
 
 void Vocabulary::build_trie() {
-  std::vector<std::int32_t> order;
+  std::vector<std::int32_t> sorted;
   for (std::size_t id = 0; id < tokens_.size(); ++id) {
     if (!tokens_[id].is_control && !tokens_[id].bytes.empty()) {
-      order.push_back(static_cast<std::int32_t>(id));
+      sorted.push_back(static_cast<std::int32_t>(id));
       max_token_bytes_ = std::max(max_token_bytes_, tokens_[id].bytes.size());
       set_bit(text_mask_, static_cast<std::int32_t>(id));
     }
   }
-  const auto text_of = [this](std::int32_t id) { return std::string_view(tokens_[static_cast<std::size_t>(id)].bytes); };
-  std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    const int compared = text_of(a).compare(text_of(b));
+  std::sort(sorted.begin(), sorted.end(), [&](std::int32_t a, std::int32_t b) {
+    const int compared = text(TokenId{a}).compare(text(TokenId{b}));
     return compared != 0 ? compared < 0 : a < b;
   });
   same_.assign(tokens_.size(), -1);
-  trie_.push_back({});
+  trie_ = trie_of(sorted);
+  std::erase_if(sorted, [this](std::int32_t id) { return text(TokenId{id}).size() <= kLongBytes; });
+  long_trie_ = trie_of(sorted);
+  for (std::uint32_t i = 1; i < trie_[0].end; i = trie_[i].end) {
+    root_children_[trie_[i].byte] = i;
+  }
+}
+
+/// The trie of tokens in the order of their bytes; of those with the same bytes the first stands in it.
+std::vector<TokenTrieNode> Vocabulary::trie_of(std::span<const std::int32_t> sorted) {
+  std::vector<TokenTrieNode> out{{}};
   std::vector<std::uint32_t> open{0};
   std::int32_t previous = -1;
-  for (const std::int32_t id : order) {
-    const std::string_view text = text_of(id);
-    if (previous >= 0 && text_of(previous) == text) {
+  for (const std::int32_t id : sorted) {
+    const std::string_view bytes = text(TokenId{id});
+    if (previous >= 0 && text(TokenId{previous}) == bytes) {
       same_[static_cast<std::size_t>(previous)] = id;
       has_duplicates_ = true;
       previous = id;
       continue;
     }
-    const std::size_t shared = previous >= 0 ? common_prefix(text_of(previous), text) : 0;
+    const std::size_t shared = previous >= 0 ? common_prefix(text(TokenId{previous}), bytes) : 0;
     for (; open.size() > shared + 1; open.pop_back()) {
-      trie_[open.back()].end = static_cast<std::uint32_t>(trie_.size());
+      out[open.back()].end = static_cast<std::uint32_t>(out.size());
     }
-    for (std::size_t i = shared; i < text.size(); ++i) {
-      open.push_back(static_cast<std::uint32_t>(trie_.size()));
-      trie_.push_back({.depth = static_cast<std::uint16_t>(i + 1), .byte = static_cast<std::uint8_t>(text[i])});
+    for (std::size_t i = shared; i < bytes.size(); ++i) {
+      open.push_back(static_cast<std::uint32_t>(out.size()));
+      out.push_back({.depth = static_cast<std::uint16_t>(i + 1), .byte = static_cast<std::uint8_t>(bytes[i])});
     }
-    trie_[open.back()].token = id;
+    out[open.back()].token = id;
     previous = id;
   }
   for (; !open.empty(); open.pop_back()) {
-    trie_[open.back()].end = static_cast<std::uint32_t>(trie_.size());
+    out[open.back()].end = static_cast<std::uint32_t>(out.size());
   }
-  for (std::uint32_t i = 1; i < trie_[0].end; i = trie_[i].end) {
-    root_children_[trie_[i].byte] = i;
+  return out;
+}
+
+void Vocabulary::describe_trie() {
+  token_classes_.assign(tokens_.size(), kNoChar);
+  below_.assign(trie_.size(), 0);
+  at_.assign(trie_.size(), kInside);
+  chars_at_.assign(trie_.size(), 0);
+  most_chars_.assign(trie_.size(), 0);
+  token_chars_.assign(tokens_.size(), 0);
+  first_token_.assign(trie_.size() + 1, 0);
+  first_below_.assign(trie_.size(), 0);
+  std::vector<std::uint32_t> path(max_token_bytes_ + 1, 0);  // by depth
+  for (std::uint32_t i = 0; i < trie_.size(); ++i) {
+    path[trie_[i].depth] = i;
+    first_token_[i] = static_cast<std::uint32_t>(order_.size());
+    if (trie_[i].token >= 0) {
+      const std::vector<CharClasses> classes = classes_from_each_byte(text(TokenId{trie_[i].token}));
+      for (std::size_t depth = 0; depth < classes.size(); ++depth) {
+        below_[path[depth]] |= classes[depth];
+      }
+      const std::vector<std::uint8_t> bits = class_bits_of_ends(text(TokenId{trie_[i].token}));
+      std::uint8_t chars = 0;
+      for (std::size_t depth = 1; depth < bits.size(); ++depth) {
+        const bool begins = depth == 1 || bits[depth - 1] != kInside;
+        chars = static_cast<std::uint8_t>(std::min(chars + (begins ? 1 : 0), kMaxChars));
+        at_[path[depth]] = bits[depth];
+        chars_at_[path[depth]] = chars;
+      }
+      for (std::size_t depth = 0; depth < bits.size(); ++depth) {
+        most_chars_[path[depth]] = std::max(most_chars_[path[depth]], chars);
+      }
+      for (std::int32_t token = trie_[i].token; token >= 0; token = same_text(token)) {
+        order_.push_back(token);
+        token_classes_[static_cast<std::size_t>(token)] = classes[0];
+        token_chars_[static_cast<std::size_t>(token)] = chars_at_[i];
+      }
+    }
+    first_below_[i] = static_cast<std::uint32_t>(order_.size());
   }
+  first_token_[trie_.size()] = static_cast<std::uint32_t>(order_.size());
+}
+
+std::span<const std::uint32_t> Vocabulary::tokens_within(const FreeText& text) const {
+  const std::uint32_t length = text.length < kMaxChars ? text.length : kMaxChars;
+  const std::lock_guard lock(loops_->mutex);
+  std::unique_ptr<const std::vector<std::uint32_t>>& kept = loops_->within[{text.classes, length}];
+  if (kept == nullptr) {
+    std::vector<std::uint32_t> mask(mask_words(), 0);
+    for (std::size_t first = 0; first < token_classes_.size(); first += 32) {
+      const std::size_t count = std::min<std::size_t>(32, token_classes_.size() - first);
+      std::uint32_t word = 0;
+      for (std::size_t bit = 0; bit < count; ++bit) {
+        const bool is_within = (token_classes_[first + bit] & ~text.classes) == 0 && token_chars_[first + bit] <= length;
+        word |= static_cast<std::uint32_t>(is_within) << bit;
+      }
+      mask[first / 32] = word;
+    }
+    kept = std::make_unique<const std::vector<std::uint32_t>>(std::move(mask));
+  }
+  return *kept;
 }
 
 LoopTable Vocabulary::json_table(const CodeSet& set) const {

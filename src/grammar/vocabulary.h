@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "grammar/char_classes.h"
 #include "grammar/code_set.h"
 
 namespace deepinfer::tokenizer {
@@ -73,6 +74,23 @@ class Vocabulary {
   [[nodiscard]] std::string_view spelling(TokenId id) const;
 
   [[nodiscard]] std::span<const TokenTrieNode> trie() const { return trie_; }
+  /// The same for the tokens of more than kLongBytes bytes alone.
+  [[nodiscard]] std::span<const TokenTrieNode> long_trie() const { return long_trie_; }
+  static constexpr std::size_t kLongBytes = 32;  ///< nearly all longer tokens are runs of one character
+  /// The classes of the characters behind a trie node in all its tokens; kNoChar when some are none from there on.
+  [[nodiscard]] CharClasses classes_below(std::uint32_t node) const { return below_[node]; }
+  /// The class of the character that ends at a trie node; 0 inside a character.
+  [[nodiscard]] CharClasses class_at(std::uint32_t node) const { return at_[node] == kInside ? 0 : CharClasses{1} << at_[node]; }
+  /// The tokens behind a trie node, its own not among them.
+  [[nodiscard]] std::span<const std::int32_t> tokens_below(std::uint32_t node) const {
+    return std::span(order_).subspan(first_below_[node], first_token_[trie_[node].end] - first_below_[node]);
+  }
+  [[nodiscard]] CharClasses classes_of(std::int32_t token) const { return token_classes_[static_cast<std::size_t>(token)]; }
+  /// Characters up to a trie node, begun ones included, and up to the end of the longest token through it; 255 for more.
+  [[nodiscard]] std::uint32_t chars_at(std::uint32_t node) const { return chars_at_[node]; }
+  [[nodiscard]] std::uint32_t most_chars(std::uint32_t node) const { return most_chars_[node]; }
+  /// Tokens that are such texts, as a mask. Kept when asked for again; thread-safe. Valid as long as this.
+  [[nodiscard]] std::span<const std::uint32_t> tokens_within(const FreeText& text) const;
   /// The trie node behind one byte; 0 when no token begins with it.
   [[nodiscard]] std::uint32_t root_child(std::uint8_t byte) const { return root_children_[byte]; }
   /// Some tokens share their bytes with others: same_text() must be asked.
@@ -88,6 +106,8 @@ class Vocabulary {
 
  private:
   void build_trie();
+  [[nodiscard]] std::vector<TokenTrieNode> trie_of(std::span<const std::int32_t> sorted);
+  void describe_trie();
   [[nodiscard]] LoopTable json_table(const CodeSet& set) const;
   void build_blanks();
 
@@ -95,6 +115,17 @@ class Vocabulary {
   std::int32_t num_rows_;
   std::size_t max_token_bytes_ = 0;
   std::vector<TokenTrieNode> trie_;
+  std::vector<TokenTrieNode> long_trie_;
+  std::vector<CharClasses> below_;  // by trie node
+  static constexpr std::uint8_t kInside = 64;
+  std::vector<std::uint8_t> at_;            // by trie node: bit of the class of the character that ends there
+  std::vector<std::uint8_t> chars_at_;      // by trie node
+  std::vector<std::uint8_t> most_chars_;    // by trie node
+  std::vector<std::uint8_t> token_chars_;   // by token
+  std::vector<std::uint32_t> first_token_;  // by trie node: place in order_ of its subtree's first token
+  std::vector<std::uint32_t> first_below_;  // by trie node: the same behind its own tokens
+  std::vector<std::int32_t> order_;         // tokens in the order of the trie
+  std::vector<CharClasses> token_classes_;  // by token
   std::vector<std::int32_t> same_;
   std::vector<std::uint32_t> text_mask_;
   LoopTable json_body_;
@@ -104,6 +135,7 @@ class Vocabulary {
   struct SharedLoops {
     std::mutex mutex;
     std::map<CodeSet, std::unique_ptr<const LoopTable>> tables;
+    std::map<std::pair<CharClasses, std::uint32_t>, std::unique_ptr<const std::vector<std::uint32_t>>> within;
   };
   std::unique_ptr<SharedLoops> loops_ = std::make_unique<SharedLoops>();
 };

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "grammar/composite.h"
 
 namespace deepinfer::server {
 namespace {
@@ -48,7 +49,8 @@ std::expected<std::unique_ptr<Completion>, Refusal> Completion::start(std::share
                                        .sampling = sampling_params(request, choice),
                                        .max_tokens = static_cast<std::int32_t>(request.max_tokens),
                                        .ignore_eos = request.extras.ignore_eos,
-                                       .stop_strings = {}};  // the reply parser looks for them: they count in the content only
+                                       .stop_strings = {},  // the reply parser looks for them: they count in the content only
+                                       .constraint = request.constraint};
   auto stream = EngineStream::submit(model->engine, std::move(generation), std::move(wake));
   if (!stream) {
     return std::unexpected(refusal(request.api, status_of(stream.error().kind), stream.error().message));
@@ -62,6 +64,11 @@ std::expected<std::unique_ptr<Completion>, Refusal> Completion::start(std::share
   auto prepared = prepare(*model, request);
   if (!prepared) {
     return std::unexpected(std::move(prepared.error()));
+  }
+  if (prepared->job) {
+    if (auto constrained = set_constraint(*prepared, grammar::compile_composite(*prepared->job)); !constrained) {
+      return std::unexpected(std::move(constrained.error()));
+    }
   }
   return start(std::move(model), *prepared, 0, std::move(wake));
 }

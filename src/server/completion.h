@@ -36,13 +36,14 @@ struct CompletionStatistics {
 class Completion {
  public:
   using EventSink = std::function<void(const recipe::Event&)>;
-  enum class State { running, finished, failed };
+  /// preparing: of a Reply whose constraint is being compiled; a failure now is a refusal, nothing of the reply exists.
+  enum class State { preparing, running, finished, failed };
 
   /// Submits choice `choice` (0 …) of `request`, whose seed is the request's plus `choice`.
   /// Refused: a full queue (429), what the engine refuses.
   static std::expected<std::unique_ptr<Completion>, Refusal> start(std::shared_ptr<const ServedModel> model, const PreparedRequest& request,
                                                                    std::int32_t choice, Wake wake);
-  /// prepare() and start() of choice 0.
+  /// prepare(), its constraint compiled on this thread, and start() of choice 0.
   static std::expected<std::unique_ptr<Completion>, Refusal> start(std::shared_ptr<const ServedModel> model,
                                                                    const CompletionRequest& request, Wake wake);
   Completion(const Completion&) = delete;

@@ -11,6 +11,7 @@
 #include "recipe/render.h"
 #include "server/api_error.h"
 #include "server/member_reader.h"
+#include "server/prepared_request.h"
 #include "server/turn_store.h"
 
 namespace deepinfer::server {
@@ -75,18 +76,19 @@ struct Rendered {
 
 std::expected<Rendered, Response> render_body(const ServedModel& model, recipe::Api api, std::string_view body, const Viewer& viewer) {
   const ErrorForm form = api == recipe::Api::messages ? ErrorForm::anthropic : ErrorForm::openai;
-  auto converted = recipe::convert(api, body, conversion_options(model));
+  auto parsed = parse(api, body);
+  if (!parsed) {
+    return std::unexpected(Response{.status = parsed.error().status, .body = std::move(parsed.error().body)});
+  }
+  auto converted = convert(model, api, std::move(*parsed));
   if (!converted) {
-    const recipe::RequestError& error = converted.error();
-    if (error.stage == recipe::RequestError::Stage::convert) {
-      return std::unexpected(Response{.status = error.status, .body = error.body});
-    }
-    return std::unexpected(error_response(form, error.status, error.message));
+    return std::unexpected(Response{.status = converted.error().status, .body = std::move(converted.error().body)});
   }
+  recipe::Conversation& conversation = converted->request.conversation;
   if (viewer.turns != nullptr && !model.strict_official) {
-    viewer.turns->restore(viewer.owner, converted->conversation);
+    viewer.turns->restore(viewer.owner, conversation);
   }
-  Rendered out{.prompt = recipe::render(converted->conversation, converted->version, model.convert.special_tokens), .ids = {}};
+  Rendered out{.prompt = recipe::render(conversation, converted->request.version, model.convert.special_tokens), .ids = {}};
   auto ids = recipe::encode_prompt(out.prompt, model.tokenizer);
   if (!ids) {
     return std::unexpected(error_response(form, 500, ids.error().message));

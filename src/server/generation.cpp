@@ -69,10 +69,8 @@ class Generation : public std::enable_shared_from_this<Generation<Work>> {
     work_ = std::move(*started);
     entry_ = std::move(entry);
     entry_->add_name(work_->id());
-    if (work_->wants_stream()) {
-      exchange_.begin_stream({.content_type = "text/event-stream; charset=utf-8",
-                              .body = {},
-                              .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
+    if (work_->state() != Completion::State::preparing) {
+      open_stream();
     }
   }
 
@@ -89,6 +87,14 @@ class Generation : public std::enable_shared_from_this<Generation<Work>> {
   }
 
  private:
+  void open_stream() {
+    if (work_->wants_stream() && !std::exchange(is_open_, true)) {
+      exchange_.begin_stream({.content_type = "text/event-stream; charset=utf-8",
+                              .body = {},
+                              .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
+    }
+  }
+
   void advance() {
     if (!work_) {
       return;
@@ -100,6 +106,12 @@ class Generation : public std::enable_shared_from_this<Generation<Work>> {
         append_event(bytes, event.name, event.data);
       }
     });
+    if (state == Completion::State::preparing) {
+      return;
+    }
+    if (state != Completion::State::failed) {
+      open_stream();
+    }
     if (state == Completion::State::running) {
       if (!bytes.empty()) {
         exchange_.write(bytes);  // may abandon the exchange, and so end this generation
@@ -126,9 +138,9 @@ class Generation : public std::enable_shared_from_this<Generation<Work>> {
     exchange_.end();
   }
 
-  /// After the first byte of a stream a failure is an event, behind `bytes` of the reply.
+  /// Behind the head of a stream a failure is an event, behind `bytes` of the reply.
   void fail_with(const Refusal& failure, std::string bytes) {
-    if (!work_->wants_stream()) {
+    if (!is_open_) {
       refuse(failure);
       return;
     }
@@ -178,6 +190,7 @@ class Generation : public std::enable_shared_from_this<Generation<Work>> {
   Exchange& exchange_;
   std::unique_ptr<RunningRequests::Entry> entry_;
   std::unique_ptr<Work> work_;  ///< empty before the start and after the end
+  bool is_open_ = false;        ///< the head of a stream was sent
 };
 
 template <class Work>

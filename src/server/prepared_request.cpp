@@ -1,5 +1,6 @@
 #include "server/prepared_request.h"
 
+#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <random>
@@ -112,7 +113,52 @@ std::optional<Refusal> encode(const ServedModel& model, PreparedRequest& out) {
   return std::nullopt;
 }
 
+/// Puts what the reply is to fit into the request.
+std::optional<Refusal> add_constraint(const ServedModel& model, RequestedConstraint requested, PreparedRequest& out) {
+  out.job = constraint_job(requested, out.converted, model.constraints);
+  out.requested = std::move(requested);
+  if (!out.job || model.compiler) {
+    return std::nullopt;
+  }
+  const bool is_asked_for = out.job->body || std::ranges::any_of(out.job->tools, &grammar::ToolDefinition::is_strict);
+  out.job.reset();
+  return is_asked_for && !model.strict_official ? std::optional(refusal(out.api, 400, "structured output is switched off on this server")) : std::nullopt;
+}
+
 }  // namespace
+
+std::expected<json::Value, Refusal> parse(recipe::Api api, std::string_view body) {
+  auto parsed = recipe::parse_body(body);
+  if (!parsed) {
+    return std::unexpected(conversion_refusal(api, std::move(parsed.error())));
+  }
+  return std::move(*parsed);
+}
+
+std::expected<ConvertedBody, Refusal> convert(const ServedModel& model, recipe::Api api, json::Value body) {
+  auto requested = take_constraint(api, body, model.strict_official ? BodyForms::official : BodyForms::extended);
+  auto converted = recipe::convert_body(api, std::move(body), conversion_options(model));
+  if (!converted) {
+    return std::unexpected(conversion_refusal(api, std::move(converted.error())));
+  }
+  if (!requested) {
+    return std::unexpected(refusal(api, 400, std::move(requested.error().message)));
+  }
+  if (requested->prompt_schema) {
+    converted->conversation.response_format = recipe::JsonSchemaFormat{*requested->prompt_schema};
+  }
+  return ConvertedBody{.request = std::move(*converted), .requested = std::move(*requested)};
+}
+
+std::expected<void, Refusal> set_constraint(PreparedRequest& request, const grammar::CompileResult& compiled) {
+  if (!compiled) {
+    ConstraintRefusal refused = constraint_refusal(request.api, request.requested, compiled.error());
+    return std::unexpected(Refusal{.status = 400, .body = std::move(refused.body), .message = std::move(refused.message)});
+  }
+  request.constraint =
+      engine::Constraint{.grammar = *compiled, .trigger_ids = request.requested.trigger_ids, .bound_id = request.requested.bound_id};
+  return {};
+}
 
 Refusal refusal(recipe::Api api, int status, std::string message) {
   const ErrorForm form = api == recipe::Api::messages ? ErrorForm::anthropic : ErrorForm::openai;
@@ -161,9 +207,9 @@ std::int64_t unix_time() {
 
 std::expected<PreparedRequest, Refusal> prepare(const ServedModel& model, const CompletionRequest& request) {
   const recipe::Api api = request.api;
-  auto body = recipe::parse_body(request.body);
+  auto body = parse(api, request.body);
   if (!body) {
-    return std::unexpected(conversion_refusal(api, std::move(body.error())));
+    return std::unexpected(std::move(body.error()));
   }
   PreparedRequest out{.api = api};
   auto keeping = join_previous(*body, request);
@@ -176,9 +222,9 @@ std::expected<PreparedRequest, Refusal> prepare(const ServedModel& model, const 
   if (json::Object* const members = body->as_object(); members != nullptr && !model.strict_official) {
     prepare_members(api, *members);
   }
-  auto converted = recipe::convert_body(api, std::move(*body), conversion_options(model));
+  auto converted = convert(model, api, std::move(*body));
   if (!converted) {
-    return std::unexpected(conversion_refusal(api, std::move(converted.error())));
+    return std::unexpected(std::move(converted.error()));
   }
   if (!extras) {
     return std::unexpected(refusal(api, 400, std::move(extras.error().message)));
@@ -186,7 +232,10 @@ std::expected<PreparedRequest, Refusal> prepare(const ServedModel& model, const 
   if (extras->num_choices > 1 && api != recipe::Api::chat) {
     return std::unexpected(refusal(api, 400, "n is for Chat Completions only"));
   }
-  out.converted = std::move(*converted);
+  out.converted = std::move(converted->request);
+  if (std::optional<Refusal> problem = add_constraint(model, std::move(converted->requested), out)) {
+    return std::unexpected(std::move(*problem));
+  }
   out.extras = std::move(*extras);
   if (request.turns != nullptr && !model.strict_official) {
     request.turns->restore(request.owner, out.converted.conversation);

@@ -11,7 +11,9 @@
 
 #include "base/ids.h"
 #include "base/json.h"
+#include "engine/request.h"
 #include "recipe/convert.h"
+#include "server/constraint.h"
 #include "server/request_extras.h"
 #include "server/served_model.h"
 
@@ -49,8 +51,11 @@ struct PreparedRequest {
   std::uint64_t seed = 0;  ///< the body's, or random
   std::vector<TokenId> prompt;
   std::uint32_t max_tokens = 0;
-  std::string previous_response_id = {};        ///< Responses: as in the body, or empty
-  std::optional<json::Array> input_items = {};  ///< Responses that are to be kept: everything that was said before the reply
+  std::string previous_response_id = {};              ///< Responses: as in the body, or empty
+  RequestedConstraint requested = {};                 ///< what the reply is to fit
+  std::optional<grammar::CompositeJob> job = {};      ///< the grammar of the whole reply, to be compiled into `constraint`
+  std::optional<engine::Constraint> constraint = {};  ///< for the engine; absent before it is compiled
+  std::optional<json::Array> input_items = {};        ///< Responses that are to be kept: everything that was said before the reply
 };
 
 /// "chatcmpl-", "msg_" or "resp_" and 32 random hexadecimal digits.
@@ -60,7 +65,19 @@ struct PreparedRequest {
 /// Seconds since 1970.
 [[nodiscard]] std::int64_t unix_time();
 
-/// Refused: what conversion refuses, unknown earlier responses, images, a prompt that does not fit.
+/// A body as conversion understands it, and what it wants the reply to fit, whose schema stands in the conversation.
+struct ConvertedBody {
+  recipe::ConvertedRequest request;
+  RequestedConstraint requested;
+};
+[[nodiscard]] std::expected<ConvertedBody, Refusal> convert(const ServedModel& model, recipe::Api api, json::Value body);
+[[nodiscard]] std::expected<json::Value, Refusal> parse(recipe::Api api, std::string_view body);
+
+/// Gives `request` its constraint, or says why the client gets none.
+[[nodiscard]] std::expected<void, Refusal> set_constraint(PreparedRequest& request, const grammar::CompileResult& compiled);
+
+/// Refused: what conversion refuses, unknown earlier responses, images, a prompt that does not fit, structured output that is switched
+/// off.
 [[nodiscard]] std::expected<PreparedRequest, Refusal> prepare(const ServedModel& model, const CompletionRequest& request);
 
 }  // namespace deepinfer::server

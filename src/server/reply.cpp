@@ -72,17 +72,58 @@ std::expected<std::unique_ptr<Reply>, Refusal> Reply::start(const std::shared_pt
   }
   auto reply = std::unique_ptr<Reply>(new Reply(std::move(*prepared), request));
   reply->model_ = model;
-  for (std::int32_t choice = 0; choice < reply->request_.extras.num_choices; ++choice) {
-    auto started = Completion::start(model, reply->request_, choice, wake);
-    if (!started) {
-      return std::unexpected(std::move(started.error()));
-    }
-    reply->choices_.push_back(std::move(*started));
+  if (auto begun = reply->begin(wake); !begun) {
+    return std::unexpected(std::move(begun.error()));
   }
   return reply;
 }
 
+std::expected<void, Refusal> Reply::begin(const Wake& wake) {
+  if (!request_.job) {
+    return start_choices(wake);
+  }
+  if (const auto known = model_->compiler->find(*request_.job)) {
+    return constrain(*known, wake);
+  }
+  pending_ = PendingConstraint::submit(*model_->compiler, *std::exchange(request_.job, std::nullopt), wake);
+  if (!pending_) {
+    return std::unexpected(refusal(request_.api, 429, "too many requests wait for their constraints to be compiled; try again later"));
+  }
+  wake_ = wake;
+  state_ = State::preparing;
+  return {};
+}
+
+std::expected<void, Refusal> Reply::constrain(const grammar::CompileResult& compiled, const Wake& wake) {
+  if (auto constrained = set_constraint(request_, compiled); !constrained) {
+    return constrained;
+  }
+  return start_choices(wake);
+}
+
+std::expected<void, Refusal> Reply::start_choices(const Wake& wake) {
+  for (std::int32_t choice = 0; choice < request_.extras.num_choices; ++choice) {
+    auto started = Completion::start(model_, request_, choice, wake);
+    if (!started) {
+      choices_.clear();
+      return std::unexpected(std::move(started.error()));
+    }
+    choices_.push_back(std::move(*started));
+  }
+  state_ = State::running;
+  return {};
+}
+
 Reply::State Reply::advance(const Completion::EventSink& sink) {
+  if (state_ == State::preparing) {
+    if (const auto compiled = pending_->take()) {
+      pending_.reset();
+      if (auto begun = constrain(*compiled, wake_); !begun) {
+        state_ = State::failed;
+        failure_ = std::move(begun.error());
+      }
+    }
+  }
   if (state_ != State::running) {
     return state_;
   }
@@ -130,7 +171,8 @@ void Reply::emit(std::size_t choice, const recipe::Event& event, const Completio
 
 void Reply::cancel() {
   std::ranges::for_each(choices_, &Completion::cancel);
-  if (state_ == State::running) {
+  pending_.reset();
+  if (state_ == State::running || state_ == State::preparing) {
     state_ = State::failed;
     failure_ = refusal(request_.api, 503, "the request was cancelled");
   }
@@ -162,6 +204,9 @@ std::string Reply::response() const {
 }
 
 CompletionStatistics Reply::statistics() const {
+  if (choices_.empty()) {
+    return {.prompt_tokens = request_.prompt.size(), .finish = "failed"};
+  }
   CompletionStatistics out = choices_.front()->statistics();
   for (std::size_t i = 1; i < choices_.size(); ++i) {
     const CompletionStatistics more = choices_[i]->statistics();

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "server/completion.h"
+#include "server/pending_constraint.h"
 #include "server/prepared_request.h"
 
 namespace deepinfer::server {
@@ -19,7 +20,8 @@ class Reply {
  public:
   using State = Completion::State;
 
-  /// Submits every choice. Refused: as prepare() and Completion::start; then no choice runs.
+  /// Submits every choice, at once or when the constraint is compiled. Refused: as prepare() and Completion::start, a constraint that
+  /// is known to be bad; then no choice runs.
   static std::expected<std::unique_ptr<Reply>, Refusal> start(const std::shared_ptr<const ServedModel>& model,
                                                               const CompletionRequest& request, const Wake& wake);
   Reply(const Reply&) = delete;
@@ -29,6 +31,7 @@ class Reply {
   [[nodiscard]] bool wants_stream() const { return request_.converted.stream; }
   /// Gives what has come since the last call to `sink`. Failed as soon as one choice is.
   State advance(const Completion::EventSink& sink);
+  [[nodiscard]] State state() const { return state_; }
   void cancel();
   /// The complete body (JSON).
   [[nodiscard]] std::string response() const;
@@ -39,6 +42,9 @@ class Reply {
 
  private:
   Reply(PreparedRequest prepared, const CompletionRequest& request);
+  std::expected<void, Refusal> begin(const Wake& wake);
+  std::expected<void, Refusal> start_choices(const Wake& wake);
+  std::expected<void, Refusal> constrain(const grammar::CompileResult& compiled, const Wake& wake);
   void emit(std::size_t choice, const recipe::Event& event, const Completion::EventSink& sink);
   void keep(const ServedModel& model) const;
   [[nodiscard]] recipe::GeneratedTurn generated_turn(const ServedModel& model, const Completion& completion) const;
@@ -48,6 +54,8 @@ class Reply {
   TurnStore* turns_;
   ResponseStore* responses_;
   std::shared_ptr<const ServedModel> model_;
+  std::unique_ptr<PendingConstraint> pending_;  ///< while preparing
+  Wake wake_;                                   ///< of the choices, while preparing
   std::vector<std::unique_ptr<Completion>> choices_;
   State state_ = State::running;
   Refusal failure_;

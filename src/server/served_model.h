@@ -6,7 +6,9 @@
 #include <string>
 
 #include "engine/engine_thread.h"
+#include "grammar/compile_pool.h"
 #include "recipe/convert.h"
+#include "server/constraint.h"
 #include "tokenizer/tokenizer.h"
 
 namespace deepinfer::server {
@@ -20,6 +22,8 @@ struct ServedModel {
   recipe::ConvertOptions convert;   ///< model_versions holds every accepted name; see conversion_options()
   tokenizer::Tokenizer tokenizer;
   std::shared_ptr<engine::EngineThread> engine;
+  std::shared_ptr<grammar::CompilePool> compiler = {};  ///< empty: structured output is refused, or left out when strict_official
+  ConstraintSettings constraints = {};                  ///< for the model's tokenizer
 };
 
 /// `convert`, as strict as the model is served.

@@ -32,6 +32,7 @@ class TextCompletion {
   [[nodiscard]] const std::string& id() const { return id_; }
   [[nodiscard]] bool wants_stream() const { return request_.stream; }
   State advance(const Completion::EventSink& sink);
+  [[nodiscard]] State state() const { return state_; }
   void cancel();
   [[nodiscard]] std::string response() const;
   [[nodiscard]] const Refusal& failure() const { return failure_; }

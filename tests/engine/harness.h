@@ -12,6 +12,8 @@
 
 #include "engine/engine.h"
 #include "engine/fake_model.h"
+#include "grammar/compile.h"
+#include "grammar/vocabulary.h"
 
 namespace deepinfer::test {
 
@@ -29,6 +31,25 @@ inline std::string_view fake_bytes(TokenId id) {
     return out;
   }();
   return table.at(static_cast<std::size_t>(id.value));
+}
+
+/// The fake vocabulary for constraints; ids 0 and 1 are control tokens.
+inline std::shared_ptr<const grammar::Vocabulary> fake_vocabulary() {
+  static const auto vocabulary = [] {
+    std::vector<grammar::VocabularyToken> tokens;
+    for (std::int32_t i = 0; i < kVocab; ++i) {
+      tokens.push_back({.bytes = std::string(fake_bytes({i})), .is_control = i < 2});
+    }
+    return std::make_shared<const grammar::Vocabulary>(std::move(tokens), kVocab);
+  }();
+  return vocabulary;
+}
+
+/// A constraint by regular expression.
+inline engine::Constraint regex_constraint(std::string_view pattern) {
+  auto compiled = grammar::compile({.kind = grammar::GrammarKind::regex, .text = pattern});
+  check(compiled.has_value(), "the pattern compiles");
+  return {.grammar = std::move(*compiled)};
 }
 
 /// Everything a request got.
@@ -83,7 +104,8 @@ inline engine::EngineParts fake_parts(FakeModel& model, kvcache::CacheGeometry g
                             .vocab_size = kVocab,
                             .eos = kEos,
                             .num_previous_tokens = FakeModel::kLookback,
-                            .geometry = geometry};
+                            .geometry = geometry,
+                            .vocabulary = fake_vocabulary()};
   parts.model.copy_state = [&model](SlotId from, SlotId to) { model.copy_state(from, to); };
   parts.model.copy_block = [&model](BlockId from, BlockId to) {
     std::ranges::copy(model.block_memory(from), model.block_memory(to).begin());

@@ -12,9 +12,52 @@ namespace {
 using namespace testing;
 
 const std::shared_ptr<const Vocabulary>& words() {
-  static const auto kWords = vocabulary_of({"ab",      "abc", "aab", "12",     "1.",  ".5",  "中文", "\xE4\xB8", "\xAD\xE6", "  ",
-                                            "   \n",   " \"", "\",", "\": \"", "\"}", "{\"", "\\n",  "\\u00",    "e\\",      "ing",
-                                            "running", " +",  "(a",  "))",     "])",  "ab",  "\n\n", ": {",      "true",     "null"});
+  static const auto kWords = vocabulary_of({"ab",
+                                            "abc",
+                                            "aab",
+                                            "12",
+                                            "1.",
+                                            ".5",
+                                            "中文",
+                                            "\xE4\xB8",
+                                            "\xAD\xE6",
+                                            "  ",
+                                            "   \n",
+                                            " \"",
+                                            "\",",
+                                            "\": \"",
+                                            "\"}",
+                                            "{\"",
+                                            "\\n",
+                                            "\\u00",
+                                            "e\\",
+                                            "ing",
+                                            "running",
+                                            " +",
+                                            "(a",
+                                            "))",
+                                            "])",
+                                            "ab",
+                                            "\n\n",
+                                            ": {",
+                                            "true",
+                                            "null",
+                                            "a.txt",
+                                            "txt",
+                                            ".tx",
+                                            "\xC3",
+                                            "\xC3\xA9t",
+                                            "x\xE4",
+                                            "\x80z",
+                                            "éa",
+                                            "\xF0\x9F",
+                                            "a\xFF",
+                                            std::string(40, '-'),
+                                            std::string(33, 'a'),
+                                            "abcabcabcabcabc",
+                                            "\u2003",
+                                            "b-c",
+                                            "%20"});
   return kWords;
 }
 
@@ -45,8 +88,28 @@ void expect_exact_masks(GrammarKind kind, std::string_view text, std::uint32_t s
 }
 
 TEST(Mask, EqualsBruteForceForRegularExpressions) {
-  for (const char* pattern :
-       {"[a-z ]*ing", "(ab|abc)*c?", "[0-9]+\\.[0-9]{1,3}", ".{0,4}", "[中文]*a", "(?!ab)[ab]{1,5}", "\\s{0,3}x?", "[^\"]*\"}"}) {
+  for (const char* pattern : {"[^abc]+",
+                              ".*\\.txt",
+                              "(\\S+\\s+){0,49}\\S+",
+                              "\\p{L}+",
+                              "([^,\n]*,){2}[^,\n]*",
+                              "\\w{1,15}",
+                              "[a-z]{1,40}",
+                              "[\\s\\S]{0,50}!",
+                              "([^:]+:[a-f0-9]+|[a-f0-9]{32})",
+                              "((a{1,10}){1,10}){1,10}",
+                              "(a|b)*a(a|b){3}",
+                              "[^-]*(--[^-]+)*",
+                              "(?!.*tx)[a-z.]+",
+                              "x|[-a]{35,60}",
+                              "[a-z ]*ing",
+                              "(ab|abc)*c?",
+                              "[0-9]+\\.[0-9]{1,3}",
+                              ".{0,4}",
+                              "[中文]*a",
+                              "(?!ab)[ab]{1,5}",
+                              "\\s{0,3}x?",
+                              "[^\"]*\"}"}) {
     expect_exact_masks(GrammarKind::regex, pattern, 11);
   }
 }
@@ -57,6 +120,17 @@ TEST(Mask, EqualsBruteForceForGrammars) {
         "root ::= \"{\" ws (pair (ws \",\" ws pair)*)? ws \"}\"\npair ::= str ws \":\" ws val\nval ::= str | root\nstr ::= \"\\\"\" "
         "[^\"\\\\]* \"\\\"\"\nws ::= [ \\n]*"}) {
     expect_exact_masks(GrammarKind::ebnf, text, 12);
+  }
+}
+
+TEST(Mask, EqualsBruteForceForStringsOfSchemas) {
+  for (const char* schema :
+       {R"({"type":"string","pattern":"^(?:\\S+\\s+){0,19}\\S+$","maxLength":60})", R"({"type":"string","pattern":"[0-9]{2}-[a-z]"})",
+        R"({"type":"string","pattern":"^[^a]*$","minLength":2,"maxLength":50})", R"({"type":"string","maxLength":40})",
+        R"({"type":"string","not":{"enum":["ab","abc","running"]}})", R"({"type":"string","pattern":"ing","maxLength":12})",
+        R"({"type":"object","patternProperties":{"^a.*$":{"type":"null"}},"additionalProperties":{"type":"string","pattern":"^\\w+$"}})",
+        R"({"type":"array","items":{"type":"string","format":"email"},"maxItems":3})"}) {
+    expect_exact_masks(GrammarKind::json_schema, schema, 13);
   }
 }
 

@@ -31,7 +31,8 @@ Finished run(const std::shared_ptr<const ServedModel>& model, const CompletionRe
     return out;
   }
   while ((out.state = (*completion)->advance([&out](const recipe::Event& event) { out.events += std::string(event.data) + "\n"; })) ==
-         State::running) {
+             State::running ||
+         out.state == State::preparing) {
     EXPECT_TRUE(due.try_acquire_for(10s));
   }
   out.response = (*completion)->response();

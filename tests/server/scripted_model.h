@@ -18,6 +18,7 @@
 
 #include "base/check.h"
 #include "engine/engine_thread.h"
+#include "grammar/vocabulary.h"
 #include "server/served_model.h"
 
 namespace deepinfer::server {
@@ -126,6 +127,7 @@ struct ScriptedOptions {
   std::int32_t max_requests = 16;
   std::int32_t max_queue = 64;
   bool strict_official = false;
+  bool has_structured_output = true;
 };
 
 inline const tokenizer::Tokenizer& nano_tokenizer() {
@@ -137,6 +139,11 @@ inline const tokenizer::Tokenizer& nano_tokenizer() {
   return tokenizer;
 }
 
+inline std::shared_ptr<const grammar::Vocabulary> nano_vocabulary() {
+  static const auto vocabulary = std::make_shared<const grammar::Vocabulary>(grammar::make_vocabulary(nano_tokenizer()));
+  return vocabulary;
+}
+
 inline std::shared_ptr<const ServedModel> scripted_model(ScriptedOptions options = {}) {
   auto model = std::make_shared<ScriptedModel>(nano_tokenizer(), std::move(options.scripts));
   engine::EngineParts parts{
@@ -144,17 +151,23 @@ inline std::shared_ptr<const ServedModel> scripted_model(ScriptedOptions options
       .token_bytes = [](TokenId id) { return nano_tokenizer().bytes(id); },
       .vocab_size = nano_tokenizer().vocab_size(),
       .eos = ScriptedModel::kEos,
-      .geometry = {.positions_per_block = 128, .num_blocks = 1 + 32 * options.max_requests, .num_slots = 1 + options.max_requests}};
+      .geometry = {.positions_per_block = 128, .num_blocks = 1 + 32 * options.max_requests, .num_slots = 1 + options.max_requests},
+      .vocabulary = nano_vocabulary()};
   const engine::EngineOptions engine_options{
       .max_requests = options.max_requests, .max_batched_tokens = 256, .max_model_len = kScriptedContext, .max_queue = options.max_queue};
   auto thread = std::make_shared<engine::EngineThread>(std::make_unique<engine::Engine>(std::move(parts), engine_options));
+  auto compiler = options.has_structured_output
+                      ? std::make_shared<grammar::CompilePool>(nano_vocabulary(), grammar::CompilePoolOptions{.num_threads = 1})
+                      : nullptr;
   return std::make_shared<const ServedModel>(ServedModel{.name = "nano",
                                                          .device = "scripted",
                                                          .context_length = kScriptedContext,
                                                          .strict_official = options.strict_official,
                                                          .convert = convert_options("nano"),
                                                          .tokenizer = nano_tokenizer(),
-                                                         .engine = std::move(thread)});
+                                                         .engine = std::move(thread),
+                                                         .compiler = std::move(compiler),
+                                                         .constraints = *constraint_settings(nano_tokenizer(), ToolConstraint::structure)});
 }
 
 /// A Chat Completions body that asks for a script. `more` is further members, each with a leading comma.

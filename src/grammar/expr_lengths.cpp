@@ -1,0 +1,173 @@
+// What an expression says about lengths and classes of characters without being taken apart: bounds that masks are built by.
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "grammar/expr.h"
+
+namespace deepinfer::grammar {
+
+void ExprPool::measure(Node& node, std::span<const std::uint32_t> words) const {
+  const auto limited = [](std::uint64_t length) { return static_cast<std::uint32_t>(std::min<std::uint64_t>(length, kUnbounded)); };
+  const auto need = [this](ExprId id) { return std::uint64_t{nodes_[id].need}; };
+  const auto farthest = [this](ExprId id) { return std::uint64_t{nodes_[id].farthest}; };
+  node.need = kUnbounded;
+  node.farthest = kUnbounded;
+  switch (node.kind) {
+    case Kind::epsilon:
+      node.farthest = 0;
+      break;
+    case Kind::one_of:
+      node.need = node.farthest = 1;
+      break;
+    case Kind::concat:
+      node.need = limited(need(words[0]) + need(words[1]));
+      node.farthest = limited(std::max(farthest(words[0]) + need(words[1]), farthest(words[1])));
+      break;
+    case Kind::either:
+      node.farthest = 0;
+      for (const ExprId child : words) {
+        node.need = std::min(node.need, nodes_[child].need);
+        node.farthest = std::max(node.farthest, nodes_[child].farthest);
+      }
+      break;
+    case Kind::repeat:
+      node.need = limited(need(words[0]) * words[1]);
+      node.farthest = limited(farthest(words[0]) + need(words[0]) * (words[1] == 0 ? 0 : words[1] - 1));
+      break;
+    default:
+      break;
+  }
+  node.need = node.nullable ? 0 : node.need;
+}
+
+void ExprPool::classify(Node& node, std::span<const std::uint32_t> words) const {
+  const auto class_set = [](std::span<const std::uint32_t> ranges) {
+    CodeSet out;
+    for (std::size_t i = 0; i < ranges.size(); i += 2) {
+      out.push_back({ranges[i], std::min<char32_t>(ranges[i + 1], kMaxCodePoint)});
+    }
+    return out;
+  };
+  const auto larger = [](const FreeText& a, const FreeText& b) {
+    const auto size = [](const FreeText& text) { return std::pair(std::popcount(text.classes), text.length); };
+    return size(a) >= size(b) ? a : b;
+  };
+  switch (node.kind) {
+    case Kind::empty:
+    case Kind::epsilon:
+      break;
+    case Kind::one_of:
+      node.single = classes_within(class_set(words));
+      node.free = {.classes = node.single, .length = 1};
+      node.mentioned = classes_touching(class_set(words));
+      break;
+    case Kind::concat: {
+      const Node& first = nodes_[words[0]];
+      const Node& rest = nodes_[words[1]];
+      node.mentioned = first.mentioned | rest.mentioned;
+      if (rest.positive) {
+        node.free = first.nullable ? larger(first.free, rest.free) : first.free;
+      }
+      break;
+    }
+    case Kind::either:
+      for (const ExprId child : words) {
+        node.free = larger(node.free, nodes_[child].free);
+        node.single |= nodes_[child].single;
+        node.mentioned |= nodes_[child].mentioned;
+      }
+      break;
+    case Kind::repeat: {
+      const Node& body = nodes_[words[0]];
+      node.mentioned = body.mentioned;
+      node.single = words[1] <= 1 ? body.single : 0;
+      node.free = larger({.classes = body.single, .length = words[2]}, body.positive ? body.free : FreeText{});
+      break;
+    }
+    default:
+      node.mentioned = ~CharClasses{0};
+      break;
+  }
+}
+
+FreeText ExprPool::free_text(ExprId id) {
+  const Kind kind = nodes_[id].kind;
+  if (kind != Kind::both && kind != Kind::negate) {
+    return nodes_[id].free;
+  }
+  CodeSet free;
+  for (const Arrow& arrow : arrows(id)) {
+    if (arrow.next == id || arrow.next == kAnyText) {
+      free.push_back({arrow.low, std::min(arrow.high, kMaxCodePoint)});
+    }
+  }
+  const FreeText loop{.classes = classes_within(normalise(std::move(free)))};
+  return loop.classes == 0 && kind == Kind::both ? free_within_count(id) : loop;
+}
+
+/// Of an intersection with a count of characters: what is free in the rest and leaves it room to end.
+FreeText ExprPool::free_within_count(ExprId both_id) const {
+  const auto words = words_in(nodes_[both_id]);
+  for (const std::size_t place : {0U, 1U}) {
+    const Node& count = nodes_[words[place]];
+    const Node& other = nodes_[words[1 - place]];
+    if (words.size() == 2 && count.kind == Kind::repeat && words_in(count)[0] == kAny && words_in(count)[2] > other.farthest) {
+      return {.classes = other.free.classes, .length = std::min(other.free.length, words_in(count)[2] - other.farthest)};
+    }
+  }
+  return {};
+}
+
+ExprId ExprPool::forget_counts(ExprId id, std::uint32_t length) {
+  constexpr std::int32_t kDepth = 16;  // counts further inside are remembered
+  return forget_counts(id, length, kDepth);
+}
+
+ExprId ExprPool::forget_counts(ExprId id, std::uint32_t length, std::int32_t depth) {
+  const Kind kind = nodes_[id].kind;
+  if (depth == 0 || (kind != Kind::repeat && kind != Kind::concat && kind != Kind::either && kind != Kind::both)) {
+    return id;
+  }
+  const std::vector<std::uint32_t> words(words_in(nodes_[id]).begin(), words_in(nodes_[id]).end());
+  switch (kind) {
+    case Kind::repeat:
+      return words[2] > length ? repeat(words[0], words[1], kUnbounded) : id;
+    case Kind::concat: {
+      const ExprId first = forget_counts(words[0], length, depth - 1);
+      const ExprId rest = forget_counts(words[1], length, depth - 1);
+      return first == words[0] && rest == words[1] ? id : concat(first, rest);
+    }
+    case Kind::both:
+      return forget_length(id, length);
+    default:
+      break;
+  }
+  std::vector<ExprId> parts;
+  for (const std::uint32_t part : words) {
+    parts.push_back(forget_counts(part, length, depth - 1));
+  }
+  return std::ranges::equal(parts, words) ? id : either(parts);
+}
+
+/// An intersection with a count of characters: what else must fit may not need more of them than the count leaves.
+ExprId ExprPool::forget_length(ExprId both_id, std::uint32_t length) {
+  const auto words = words_in(nodes_[both_id]);
+  if (words.size() != 2) {
+    return both_id;
+  }
+  for (const std::size_t place : {0U, 1U}) {
+    const Node& count = nodes_[words[place]];
+    const ExprId other = words[1 - place];
+    if (count.kind != Kind::repeat || words_in(count)[0] != kAny) {
+      continue;
+    }
+    const std::uint32_t least = words_in(count)[1];
+    const std::uint32_t most = words_in(count)[2];
+    const bool is_far = most != kUnbounded && most > length && most - length >= nodes_[other].farthest;
+    return is_far ? both(repeat(kAny, least, kUnbounded), other) : both_id;
+  }
+  return both_id;
+}
+
+}  // namespace deepinfer::grammar
