@@ -89,6 +89,36 @@ void expect_same_rows(const std::vector<OpOutput>& all, const std::vector<OpOutp
   }
 }
 
+void expect_agreement_of(const std::vector<OpCase>& cases, std::span<const std::int32_t> row_counts, Device& device) {
+  const std::unique_ptr<Device> reference = make_implementation(reference_implementation());
+  for (const OpCase& op_case : cases) {
+    for (const std::int32_t count : row_counts) {
+      SCOPED_TRACE(op_case.op + " " + op_case.shape + " rows " + std::to_string(count));
+      const std::vector<std::int32_t> rows = first_rows(count);
+      const std::vector<OpOutput> actual = run_case(op_case, device, rows);
+      const std::vector<OpOutput> expected = run_case(op_case, *reference, rows);
+      ASSERT_EQ(actual.size(), expected.size());
+      for (std::size_t i = 0; i < actual.size(); ++i) {
+        expect_close(actual[i], expected[i], op_case.sum_length);
+      }
+    }
+  }
+}
+
+using Choice = std::vector<std::int32_t>;
+
+/// Rows of a step of `count` rows against runs with some of them only.
+void expect_choices_independent(const OpCase& op_case, std::int32_t count, const std::vector<Choice>& choices, Device& device) {
+  if (op_case.op == "attend" && op_case.shape.ends_with("from 100")) {
+    return;  // a draft block: its rows see each other
+  }
+  SCOPED_TRACE(op_case.op + " " + op_case.shape);
+  const std::vector<OpOutput> all = run_case(op_case, device, first_rows(count));
+  for (const Choice& chosen : choices) {
+    expect_same_rows(all, run_case(op_case, device, chosen), chosen);
+  }
+}
+
 }  // namespace
 
 const std::vector<OpCase>& table() {
@@ -105,33 +135,27 @@ std::vector<OpOutput> run_case(const OpCase& op_case, Device& device, std::span<
   return out;
 }
 
-void expect_agreement(Device& device) {
-  const std::unique_ptr<Device> reference = make_implementation(reference_implementation());
-  for (const OpCase& op_case : table()) {
-    for (const std::int32_t count : {0, 1, 2, 3, 6, 63, 65}) {
-      SCOPED_TRACE(op_case.op + " " + op_case.shape + " rows " + std::to_string(count));
-      const std::vector<std::int32_t> rows = first_rows(count);
-      const std::vector<OpOutput> actual = run_case(op_case, device, rows);
-      const std::vector<OpOutput> expected = run_case(op_case, *reference, rows);
-      ASSERT_EQ(actual.size(), expected.size());
-      for (std::size_t i = 0; i < actual.size(); ++i) {
-        expect_close(actual[i], expected[i], op_case.sum_length);
-      }
-    }
-  }
-}
+void expect_agreement(Device& device) { expect_agreement_of(table(), Choice{0, 1, 2, 3, 6, 63, 64, 65}, device); }
+
+void expect_agreement_at_real_widths(Device& device) { expect_agreement_of(real_table(), Choice{1, 5}, device); }
 
 void expect_rows_independent(Device& device) {
   for (const OpCase& op_case : table()) {
-    if (op_case.op == "attend" && op_case.shape.ends_with("from 100")) {
-      continue;  // a draft block: its rows see each other
-    }
-    SCOPED_TRACE(op_case.op + " " + op_case.shape);
-    const std::vector<OpOutput> all = run_case(op_case, device, first_rows(130));
-    for (const std::vector<std::int32_t>& chosen :
-         {std::vector<std::int32_t>{0}, {17}, {39}, {64}, {129}, {3, 4}, {38, 39, 40}, {5, 9, 70, 71, 72, 73, 74, 75}}) {
-      expect_same_rows(all, run_case(op_case, device, chosen), chosen);
-    }
+    expect_choices_independent(op_case, 130, {{0}, {17}, {39}, {64}, {129}, {3, 4}, {38, 39, 40}, {5, 9, 70, 71, 72, 73, 74, 75}}, device);
+  }
+}
+
+void expect_rows_of_long_steps_independent(Device& device) {
+  for (const OpCase& op_case : table()) {
+    const std::int32_t count = std::min(1000, op_case.max_rows);
+    expect_choices_independent(op_case, count, {{0}, {count / 2}, {count - 1}, {63, 64, 65}, {20, 21, 255, 256, 257}, {511, 512, 513}},
+                               device);
+  }
+}
+
+void expect_rows_independent_at_real_widths(Device& device) {
+  for (const OpCase& op_case : real_table()) {
+    expect_choices_independent(op_case, 20, {{0}, {7, 8, 9}}, device);
   }
 }
 

@@ -17,8 +17,14 @@ namespace deepinfer::test {
 
 /// Every operation agrees with its reference kernel within its class (docs/spec/kernels.md section 8).
 void expect_agreement(Device& device);
+/// The same at the widths of the released model, for few rows.
+void expect_agreement_at_real_widths(Device& device);
 
 /// A row alone has the bits of the row among others (docs/spec/kernels.md section 6).
 void expect_rows_independent(Device& device);
+/// The same for rows among a thousand.
+void expect_rows_of_long_steps_independent(Device& device);
+/// The same at the widths of the released model.
+void expect_rows_independent_at_real_widths(Device& device);
 
 }  // namespace deepinfer::test

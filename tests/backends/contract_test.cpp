@@ -18,7 +18,13 @@ Implementation best(std::int32_t num_threads) {
 
 TEST(Contract, EveryOperationAgreesWithItsReferenceKernel) { expect_agreement(*make_implementation(best(1))); }
 
+TEST(Contract, EveryOperationAgreesWithItsReferenceKernelAtRealWidths) { expect_agreement_at_real_widths(*make_implementation(best(1))); }
+
 TEST(Contract, ARowAloneEqualsTheRowAmongOthers) { expect_rows_independent(*make_implementation(best(3))); }
+
+TEST(Contract, ARowAloneEqualsTheRowAmongAThousand) { expect_rows_of_long_steps_independent(*make_implementation(best(2))); }
+
+TEST(Contract, ARowAloneEqualsTheRowAmongOthersAtRealWidths) { expect_rows_independent_at_real_widths(*make_implementation(best(3))); }
 
 TEST(Contract, ThreadsAndInstructionSetsChangeNoBit) {
   std::vector<std::unique_ptr<Device>> devices;

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "backends/cpu/container_limits.h"
 #include "backends/cpu/fast/fast_ops.h"
 #include "backends/cpu/host_memory.h"
 #include "backends/cpu/reference/reference_ops.h"
@@ -40,12 +41,11 @@ class CpuDevice final : public Device {
   std::unique_ptr<Ops> ops_;
 };
 
-/// Memory of the machine, or of the container (control group v2) when that is less.
+/// Memory of the machine, or of the container when that is less.
 std::size_t usable_memory_bytes() {
   const std::size_t physical = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
-  std::size_t limit = 0;
-  std::ifstream file("/sys/fs/cgroup/memory.max");
-  return file >> limit && limit > 0 ? std::min(limit, physical) : physical;  // "max" does not read as a number
+  const std::size_t limit = container_limits().memory_bytes;
+  return limit > 0 ? std::min(limit, physical) : physical;
 }
 
 std::string processor_name() {

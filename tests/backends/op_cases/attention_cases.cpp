@@ -20,6 +20,11 @@ double rows_of(std::span<const std::int32_t> rows) { return static_cast<double>(
 
 std::int32_t request_of(std::int32_t row) { return row < kRowsOfFirstRequest ? 0 : 1; }
 
+/// Row ids of a case that starts at `first_position`, as many as the blocks of a request hold.
+std::int32_t most_rows(std::int32_t first_position) {
+  return std::min(1000, kMaxBlocks * kBlockPositions - first_position + kRowsOfFirstRequest);
+}
+
 /// The chosen rows as chunks, on the host.
 struct Layout {
   std::vector<std::int32_t> position, chunk;
@@ -93,7 +98,7 @@ std::vector<std::uint8_t> compressed_store(std::int32_t head_dim, std::int32_t r
 /// Some of the visible rows, ascending, padded with -1.
 std::vector<std::int32_t> random_list(std::int32_t row, std::int32_t visible, std::int32_t top_k) {
   std::vector<std::int32_t> all = first_rows(visible);
-  std::mt19937 random = row_random(31, row);
+  RowRandom random = row_random(31, row);
   std::ranges::shuffle(all, random);
   all.resize(static_cast<std::size_t>(std::min(visible, top_k)));
   std::ranges::sort(all);
@@ -185,6 +190,7 @@ OpCase attend_case(AttendShape shape) {
              .shape = text_of(shape.head) + " window " + std::to_string(shape.window) + " top " + std::to_string(shape.top_k) + " ratio " +
                       std::to_string(shape.ratio) + " from " + std::to_string(shape.first_position),
              .sum_length = d,
+             .max_rows = most_rows(shape.first_position),
              .prepare = {}};
   out.prepare = [=](Device& device, std::span<const std::int32_t> rows) {
     auto memory = std::make_shared<OpMemory>(device);
@@ -267,6 +273,7 @@ OpCase index_select_case(IndexShape shape) {
              .shape = text_of(shape.head) + " ratio " + std::to_string(shape.ratio) + " top " + std::to_string(shape.top_k) + " from " +
                       std::to_string(shape.first_position) + kModes[static_cast<int>(shape.mode)],
              .sum_length = shape.head.head_dim,
+             .max_rows = most_rows(shape.first_position),
              .prepare = {}};
   out.prepare = [=](Device& device, std::span<const std::int32_t> rows) {
     auto memory = std::make_shared<OpMemory>(device);
@@ -275,7 +282,7 @@ OpCase index_select_case(IndexShape shape) {
     const Layout layout = make_layout(rows, shape.first_position);
     // Small integers as codes under the scale 1 and weights that are multiples of 1/4: every score is exact in fp32, with many ties.
     std::vector<std::uint8_t> keys(static_cast<std::size_t>(Layout::kNumBlocks) * rows_per_block * index_key_bytes(di));
-    std::mt19937 random = row_random(40, 0);
+    RowRandom random = row_random(40, 0);
     for (std::int32_t block = 0; block < Layout::kNumBlocks; ++block) {
       std::uint8_t* codes = keys.data() + std::int64_t{block} * rows_per_block * index_key_bytes(di);
       std::generate_n(codes, rows_per_block * di / 2, [&] { return static_cast<std::uint8_t>(random()); });

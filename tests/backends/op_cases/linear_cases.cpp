@@ -31,7 +31,7 @@ ExpertWeights put_expert(OpMemory& memory, std::uint32_t tensor, WeightFormat fo
 std::vector<std::int32_t> random_experts(std::span<const std::int32_t> rows, MoeShape shape) {
   std::vector<std::int32_t> out;
   for (const std::int32_t row : rows) {
-    std::mt19937 random = row_random(5, row % kPoisoned);
+    RowRandom random = row_random(5, row % kPoisoned);
     std::set<std::int32_t> chosen;
     while (chosen.size() < static_cast<std::size_t>(shape.top_k)) {
       chosen.insert(static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(shape.num_experts)));

@@ -34,16 +34,17 @@ bool OpMemory::guards_intact() {
   });
 }
 
-std::mt19937 row_random(std::uint32_t tensor, std::int64_t row) {
-  std::seed_seq seed{tensor, static_cast<std::uint32_t>(row), 20261130U};
-  return std::mt19937(seed);
+RowRandom row_random(std::uint32_t tensor, std::int64_t row) {
+  RowRandom mixed((std::uint64_t{tensor} << 32 | static_cast<std::uint32_t>(row)) ^ 20261130U);
+  const std::uint64_t high = mixed();
+  return RowRandom(high << 32 | mixed());
 }
 
 std::vector<float> random_floats(std::uint32_t tensor, std::span<const std::int32_t> rows, std::int64_t width, float scale) {
   std::vector<float> out;
   out.reserve(rows.size() * static_cast<std::size_t>(width));
   for (const std::int32_t row : rows) {
-    std::mt19937 random = row_random(tensor, row % kPoisoned);
+    RowRandom random = row_random(tensor, row % kPoisoned);
     std::normal_distribution<float> normal(0.0F, scale);
     const bool poisoned = row >= kPoisoned && tensor == kRowInput;
     for (std::int64_t i = 0; i < width; ++i) {
@@ -65,7 +66,7 @@ std::vector<std::int32_t> random_integers(std::uint32_t tensor, std::span<const 
                                           std::int32_t high) {
   std::vector<std::int32_t> out;
   for (const std::int32_t row : rows) {
-    std::mt19937 random = row_random(tensor, row % kPoisoned);
+    RowRandom random = row_random(tensor, row % kPoisoned);
     std::uniform_int_distribution<std::int32_t> uniform(low, high);
     for (std::int64_t i = 0; i < width; ++i) {
       out.push_back(uniform(random));
@@ -94,7 +95,7 @@ Q8Rows put_q8(OpMemory& memory, std::uint32_t tensor, std::span<const std::int32
 
 std::pair<std::vector<std::uint8_t>, std::vector<std::uint8_t>> random_weight(std::uint32_t tensor, WeightFormat format, std::int64_t n,
                                                                               std::int64_t k) {
-  std::mt19937 random = row_random(tensor, 0);
+  RowRandom random = row_random(tensor, 0);
   const std::int64_t num_codes = format == WeightFormat::fp8 ? n * k : n * k / 2;
   const std::int64_t num_scales = format == WeightFormat::fp8 ? (n + 31) / 32 * ((k + 31) / 32) : n * k / 32;
   std::vector<std::uint8_t> codes(static_cast<std::size_t>(num_codes));

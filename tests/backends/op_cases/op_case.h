@@ -88,8 +88,8 @@ struct PreparedOp {
 struct OpCase {
   std::string op;
   std::string shape;
-  std::int32_t sum_length = 1;  ///< terms of the longest sum
-  std::int32_t max_rows = 1000;
+  std::int32_t sum_length = 1;   ///< terms of the longest sum
+  std::int32_t max_rows = 1000;  ///< row ids stay below it
   /// Prepares the rows with the given ids, ascending. What row i holds depends on i only.
   std::function<PreparedOp(Device&, std::span<const std::int32_t> rows)> prepare;
 };
@@ -100,8 +100,26 @@ struct OpCase {
 inline constexpr std::int32_t kPoisoned = 1 << 20;
 inline constexpr std::uint32_t kRowInput = 1;
 
+/// A small generator (splitmix64): a table of cases seeds one for every row of every tensor.
+class RowRandom {
+ public:
+  using result_type = std::uint32_t;
+  explicit RowRandom(std::uint64_t state) : state_(state) {}
+  static constexpr result_type min() { return 0; }
+  static constexpr result_type max() { return ~result_type{0}; }
+  result_type operator()() {
+    state_ += 0x9E3779B97F4A7C15U;
+    std::uint64_t z = (state_ ^ state_ >> 30) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBU;
+    return static_cast<result_type>((z ^ z >> 31) >> 32);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
 /// A generator for one row of one tensor.
-[[nodiscard]] std::mt19937 row_random(std::uint32_t tensor, std::int64_t row);
+[[nodiscard]] RowRandom row_random(std::uint32_t tensor, std::int64_t row);
 
 /// Normal bf16 values, [rows, width].
 [[nodiscard]] std::vector<bf16> random_bf16(std::uint32_t tensor, std::span<const std::int32_t> rows, std::int64_t width,
@@ -153,5 +171,7 @@ template <class T>
 
 /// Every operation with the shapes of the tiny and the nano model and odd ones.
 [[nodiscard]] std::vector<OpCase> contract_table();
+/// The widths of the released model (models/configs/deepseek-v4.1-flash.json) with fewer columns and experts, for few rows.
+[[nodiscard]] std::vector<OpCase> real_table();
 
 }  // namespace deepinfer::test

@@ -105,4 +105,40 @@ std::vector<OpCase> contract_table() {
   return table;
 }
 
+std::vector<OpCase> real_table() {
+  constexpr StreamShape kStreams = {4, 5120};
+  return {embed_case(kStreams),
+          mix_case(kStreams),
+          collapse_norm_case(kStreams),
+          expand_case(kStreams),
+          engram_gate_case(kStreams),
+          engram_gather_case({24, 256}),
+          rms_norm_case(1280, 1280),
+          linear_q8_case({WeightFormat::fp8, 1, 96, 5120}),
+          linear_q8_case({WeightFormat::fp8, 1, 96, 8192}),
+          linear_q8_case({WeightFormat::fp8, 8, 64, 4096}),
+          linear_q8_case({WeightFormat::fp8, 1, 4096, 1280}),
+          linear_q8_case({WeightFormat::fp4, 1, 96, 5120}),
+          linear_q8_case({WeightFormat::fp4, 1, 96, 2304}),
+          linear_bf16_case(48, 5120, LinearResult::bf16),
+          linear_bf16_case(512, 5120, LinearResult::f32),
+          rotate_case({64, 512, 64}),
+          window_rows_case({1, 512, 64}),
+          store_index_keys_case({1, 128, 64}),
+          store_compressed_case({1, 512, 64}),
+          compress_pairs_case({1, 512, 64}),
+          attend_case({.head = {64, 512, 64}, .window = 128}),
+          attend_case({.head = {64, 512, 64}, .window = 128, .top_k = 512, .ratio = 2, .first_position = 1300}),
+          index_select_case({.head = {32, 128, 64}, .ratio = 1, .top_k = 512, .first_position = 1300}),
+          index_select_case({.head = {32, 128, 64},
+                             .ratio = 1,
+                             .top_k = 512,
+                             .first_position = 1300,
+                             .mode = CandidateMode::restrict,
+                             .block_size = 8,
+                             .top_blocks = 100}),
+          route_case({5120, 0, 384, 6}),
+          moe_case({5120, 96, 8, 6})};
+}
+
 }  // namespace deepinfer::test

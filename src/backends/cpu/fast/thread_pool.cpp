@@ -4,9 +4,9 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <fstream>
-#include <string>
+#include <cmath>
 
+#include "backends/cpu/container_limits.h"
 #include "base/check.h"
 
 namespace deepinfer::cpu {
@@ -24,17 +24,6 @@ constexpr std::int32_t kSpinsBeforeYield = 4000;
 std::uint64_t next_task(std::uint64_t ticket) { return ticket & kTaskMask; }
 std::uint64_t task_count(std::uint64_t ticket) { return ticket >> kTaskBits & kTaskMask; }
 
-/// "cpu.max" of control group v2: quota and period in microseconds; 0 when there is no limit.
-std::int32_t quota_threads() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) {
-    return 0;
-  }
-  return std::max(1, static_cast<std::int32_t>(std::strtod(quota.c_str(), nullptr) / period + 0.5));
-}
-
 }  // namespace
 
 std::int32_t usable_threads() {
@@ -42,8 +31,8 @@ std::int32_t usable_threads() {
   CPU_ZERO(&mask);
   const bool known = sched_getaffinity(0, sizeof(mask), &mask) == 0;
   const std::int32_t allowed = known ? CPU_COUNT(&mask) : static_cast<std::int32_t>(std::thread::hardware_concurrency());
-  const std::int32_t quota = quota_threads();
-  return std::max(1, quota > 0 ? std::min(allowed, quota) : allowed);
+  const double quota = container_limits().processors;
+  return std::max(1, quota > 0 ? std::min(allowed, static_cast<std::int32_t>(std::lround(quota))) : allowed);
 }
 
 ThreadPool::ThreadPool(std::int32_t num_threads) {

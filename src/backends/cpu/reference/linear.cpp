@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "backends/cpu/reference/decoded_weights.h"
 #include "backends/cpu/reference/reference_ops.h"
 #include "backends/cpu/rows.h"
 
@@ -43,16 +44,16 @@ void ReferenceOps::rotate(Stream&, const RotateParams& p) {
 }
 
 void ReferenceOps::linear_q8(Stream&, const LinearQ8Params& p) {
-  for (std::int64_t r = 0; r < p.num_rows; ++r) {
-    for (std::int64_t group = 0; group < p.groups; ++group) {
+  std::vector<std::vector<float>> x(p.num_rows);
+  for (std::int64_t group = 0; group < p.groups; ++group) {
+    for (std::int64_t r = 0; r < p.num_rows; ++r) {
       const std::int64_t part = r * p.groups + group;
-      const std::vector<float> x = decode_q8(row_at(p.x.codes, part, p.k), row_at(p.x.scales, part, p.k / kQ8Group), p.k);
-      for (std::int64_t row = group * p.n; row < (group + 1) * p.n; ++row) {
-        double sum = 0;
-        for (std::int32_t k = 0; k < p.k; ++k) {
-          sum += static_cast<double>(x[k]) * weight_value(p.weight, p.k, row, k);
-        }
-        p.y[r * p.groups * p.n + row] = round_bf16(sum);
+      x[r] = decode_q8(row_at(p.x.codes, part, p.k), row_at(p.x.scales, part, p.k / kQ8Group), p.k);
+    }
+    for (std::int64_t row = group * p.n; row < (group + 1) * p.n && p.num_rows > 0; ++row) {
+      const std::vector<float> weight = decode_weight_row(p.weight, p.k, row);
+      for (std::int64_t r = 0; r < p.num_rows; ++r) {
+        p.y[r * p.groups * p.n + row] = round_bf16(dot_product(x[r], weight));
       }
     }
   }

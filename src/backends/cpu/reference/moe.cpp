@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "backends/cpu/reference/decoded_weights.h"
 #include "backends/cpu/reference/reference_ops.h"
 #include "backends/cpu/rows.h"
 
@@ -16,37 +17,53 @@ double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::
 double clamp_above(double x, double limit) { return x > limit ? limit : x; }
 double clamp_below(double x, double limit) { return x < limit ? limit : x; }
 
-/// y[n] = QL(weight, x) for one row.
-std::vector<bf16> linear_row(const QuantWeight& weight, const std::vector<float>& x, std::int32_t n) {
-  const auto k = static_cast<std::int32_t>(x.size());
-  std::vector<bf16> y(n);
+/// A weight as values, row by row.
+std::vector<std::vector<float>> decode_weight(const QuantWeight& weight, std::int32_t n, std::int32_t k) {
+  std::vector<std::vector<float>> out(n);
   for (std::int32_t row = 0; row < n; ++row) {
-    double sum = 0;
-    for (std::int32_t i = 0; i < k; ++i) {
-      sum += static_cast<double>(x[i]) * weight_value(weight, k, row, i);
-    }
-    y[row] = round_bf16(sum);
+    out[row] = decode_weight_row(weight, k, row);
   }
+  return out;
+}
+
+/// y = bf16(weight x) for one row.
+std::vector<bf16> linear_row(const std::vector<std::vector<float>>& weight, const std::vector<float>& x) {
+  std::vector<bf16> y(weight.size());
+  std::transform(weight.begin(), weight.end(), y.begin(), [&x](const std::vector<float>& row) { return round_bf16(dot_product(x, row)); });
   return y;
 }
 
-/// out = w2 . Q8(bf16(silu(min(g, limit)) * clamp(t, +-limit) * weight)) with g = w1 x, t = w3 x.
-std::vector<bf16> expert_row(const MoeParams& p, const ExpertWeights& expert, std::int64_t r, float weight) {
-  const std::vector<float> x = decode_q8(row_at(p.x.codes, r, p.hidden), row_at(p.x.scales, r, p.hidden / kQ8Group), p.hidden);
-  const std::vector<bf16> gate = linear_row(expert.w1, x, p.intermediate);
-  const std::vector<bf16> up = linear_row(expert.w3, x, p.intermediate);
-  const double limit = p.swiglu_limit > 0 ? p.swiglu_limit : std::numeric_limits<double>::infinity();
-  std::vector<bf16> activation(p.intermediate);
-  for (std::int32_t i = 0; i < p.intermediate; ++i) {
-    const double g = clamp_above(to_float(gate[i]), limit);
-    const double t = clamp_below(clamp_above(to_float(up[i]), limit), -limit);
-    activation[i] = round_bf16(g / (1.0 + std::exp(-g)) * t * weight);
+/// One expert, decoded for all rows that chose it.
+class Expert {
+ public:
+  Expert(const MoeParams& p, const ExpertWeights& weights)
+      : p_(p),
+        w1_(decode_weight(weights.w1, p.intermediate, p.hidden)),
+        w3_(decode_weight(weights.w3, p.intermediate, p.hidden)),
+        w2_(decode_weight(weights.w2, p.hidden, p.intermediate)) {}
+
+  /// w2 . Q8(bf16(silu(min(g, limit)) * clamp(t, +-limit) * weight)) with g = w1 x, t = w3 x for row r.
+  [[nodiscard]] std::vector<bf16> run(std::int64_t r, float weight) const {
+    const std::vector<float> x = decode_q8(row_at(p_.x.codes, r, p_.hidden), row_at(p_.x.scales, r, p_.hidden / kQ8Group), p_.hidden);
+    const std::vector<bf16> gate = linear_row(w1_, x);
+    const std::vector<bf16> up = linear_row(w3_, x);
+    const double limit = p_.swiglu_limit > 0 ? p_.swiglu_limit : std::numeric_limits<double>::infinity();
+    std::vector<bf16> activation(p_.intermediate);
+    for (std::int32_t i = 0; i < p_.intermediate; ++i) {
+      const double g = clamp_above(to_float(gate[i]), limit);
+      const double t = clamp_below(clamp_above(to_float(up[i]), limit), -limit);
+      activation[i] = round_bf16(g / (1.0 + std::exp(-g)) * t * weight);
+    }
+    std::vector<std::uint8_t> act_codes(p_.intermediate);
+    std::vector<std::uint8_t> act_scales(p_.intermediate / kQ8Group);
+    quantise_q8(activation.data(), p_.intermediate, act_codes.data(), act_scales.data());
+    return linear_row(w2_, decode_q8(act_codes.data(), act_scales.data(), p_.intermediate));
   }
-  std::vector<std::uint8_t> act_codes(p.intermediate);
-  std::vector<std::uint8_t> act_scales(p.intermediate / kQ8Group);
-  quantise_q8(activation.data(), p.intermediate, act_codes.data(), act_scales.data());
-  return linear_row(expert.w2, decode_q8(act_codes.data(), act_scales.data(), p.intermediate), p.hidden);
-}
+
+ private:
+  const MoeParams& p_;
+  std::vector<std::vector<float>> w1_, w3_, w2_;
+};
 
 /// The top_k largest score + bias, ties to the smaller id, ascending; NaN ranks lowest.
 std::vector<std::int32_t> select_experts(const std::vector<float>& scores, const float* bias, std::int32_t top_k) {
@@ -92,21 +109,27 @@ void ReferenceOps::route(Stream&, const RouteParams& p) {
 }
 
 void ReferenceOps::moe(Stream&, const MoeParams& p) {
-  std::vector<double> sum(p.hidden);
-  for (std::int64_t r = 0; r < p.num_rows; ++r) {
-    std::fill(sum.begin(), sum.end(), 0.0);
-    const auto add = [&](const std::vector<bf16>& y) {
-      for (std::int32_t c = 0; c < p.hidden; ++c) {
-        sum[c] += to_float(y[c]);
+  std::vector<double> sum(static_cast<std::size_t>(p.num_rows) * p.hidden);
+  const auto add = [&](std::int64_t r, const std::vector<bf16>& y) {
+    std::transform(y.begin(), y.end(), row_at(sum.data(), r, p.hidden), row_at(sum.data(), r, p.hidden),
+                   [](bf16 value, double so_far) { return so_far + to_float(value); });
+  };
+  const std::int64_t num_choices = std::int64_t{p.num_rows} * p.top_k;
+  for (std::int32_t e = 0; e < p.num_experts; ++e) {  // ascending for every row
+    if (std::find(p.expert, p.expert + num_choices, e) == p.expert + num_choices) {
+      continue;
+    }
+    const Expert expert(p, p.experts[e]);
+    for (std::int64_t i = 0; i < num_choices; ++i) {
+      if (p.expert[i] == e) {
+        add(i / p.top_k, expert.run(i / p.top_k, p.expert_weight[i]));
       }
-    };
-    for (std::int64_t i = r * p.top_k; i < (r + 1) * p.top_k; ++i) {
-      add(expert_row(p, p.experts[p.expert[i]], r, p.expert_weight[i]));
     }
-    add(expert_row(p, p.shared, r, 1.0F));
-    for (std::int32_t c = 0; c < p.hidden; ++c) {
-      row_at(p.y, r, p.hidden)[c] = round_bf16(sum[c]);
-    }
+  }
+  const Expert shared(p, p.shared);
+  for (std::int64_t r = 0; r < p.num_rows; ++r) {
+    add(r, shared.run(r, 1.0F));
+    std::transform(row_at(sum.data(), r, p.hidden), row_at(sum.data(), r + 1, p.hidden), row_at(p.y, r, p.hidden), round_bf16);
   }
 }
 
