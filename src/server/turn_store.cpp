@@ -55,7 +55,7 @@ bool is_sent_back(const recipe::ReplyStream::Turn& said, const recipe::Assistant
   if (message.prefix || !message.tool_calls || message.tool_calls->size() != said.calls.size()) {
     return false;
   }
-  const std::string_view reasoning = trimmed(message.reasoning_content.value_or(""));
+  const std::string_view reasoning = message.reasoning_content ? trimmed(*message.reasoning_content) : std::string_view();
   if (trimmed(message.content) != trimmed(said.content) || (!reasoning.empty() && reasoning != trimmed(said.reasoning))) {
     return false;
   }
