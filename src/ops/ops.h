@@ -170,6 +170,13 @@ struct LinearBf16Params {
   bf16* y_bf16 = nullptr;                   // out [rows, n]
 };
 
+/// y += x, fp32.
+struct AddRowsParams {
+  std::int32_t num_rows = 0, width = 0;
+  const float* x = nullptr;  // [rows, width]
+  float* y = nullptr;        // in and out [rows, width]
+};
+
 // --- attention (5.4, 9) -----------------------------------------------------------------------------------------
 
 /// Window rows of this step: rms, rotation, Q8, packed as records.
@@ -337,6 +344,7 @@ class Ops {
   virtual void rotate(Stream&, const RotateParams&) = 0;
   virtual void linear_q8(Stream&, const LinearQ8Params&) = 0;
   virtual void linear_bf16(Stream&, const LinearBf16Params&) = 0;
+  virtual void add_rows(Stream&, const AddRowsParams&) = 0;
 
   virtual void window_rows(Stream&, const WindowRowsParams&) = 0;
   virtual void store_ring(Stream&, const StoreRingParams&) = 0;

@@ -121,6 +121,10 @@ class Sequence {
 
   std::vector<float> decode(TokenId token) { return prefill({&token, 1}); }
 
+  /// Forgets the tokens from `length` on: rejected drafts.
+  void rewind(std::int32_t length) { tokens_.resize(static_cast<std::size_t>(length)); }
+  [[nodiscard]] SlotId slot() const { return slot_; }
+
   /// Keeps the blocks of the first `hit` positions and nothing else, and goes on at `start`, as after a prefix hit (10.3).
   void resume_behind_hit(std::int32_t hit, std::int32_t start) {
     const SlotId fresh = owner_.free_slots.back();

@@ -48,6 +48,7 @@ void CudaOps::quantise(Stream& s, const QuantiseParams& p) { launch(cuda::quanti
 void CudaOps::rope_table(Stream& s, const RopeTableParams& p) { launch(cuda::rope_table, p, s); }
 void CudaOps::rotate(Stream& s, const RotateParams& p) { launch(cuda::rotate, p, s); }
 void CudaOps::linear_bf16(Stream& s, const LinearBf16Params& p) { launch(cuda::linear_bf16, p, s); }
+void CudaOps::add_rows(Stream& s, const AddRowsParams& p) { launch(cuda::add_rows, p, s); }
 void CudaOps::window_rows(Stream& s, const WindowRowsParams& p) { launch(cuda::window_rows, p, s); }
 void CudaOps::store_index_keys(Stream& s, const StoreIndexKeysParams& p) { launch(cuda::store_index_keys, p, s); }
 void CudaOps::store_compressed(Stream& s, const StoreCompressedParams& p) { launch(cuda::store_compressed, p, s); }

@@ -83,6 +83,7 @@ class CudaOps final : public Ops {
   void rotate(Stream&, const RotateParams&) override;
   void linear_q8(Stream&, const LinearQ8Params&) override;
   void linear_bf16(Stream&, const LinearBf16Params&) override;
+  void add_rows(Stream&, const AddRowsParams&) override;
 
   void window_rows(Stream&, const WindowRowsParams&) override;
   void store_ring(Stream&, const StoreRingParams&) override;

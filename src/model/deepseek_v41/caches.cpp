@@ -48,7 +48,7 @@ Result<Caches> make_caches(Device& device, const Config& config, const CacheSize
 
   out.ring_bytes = static_cast<std::size_t>(out.ring_rows) * static_cast<std::size_t>(window_record_bytes(config.head_dim));
   out.tail_floats = static_cast<std::size_t>(out.tail_rows) * 2 * static_cast<std::size_t>(config.head_dim);
-  const std::int32_t num_rings = config.num_all_layers();
+  const std::int32_t num_rings = config.num_rings(sizes.max_drafts);
   for (std::int32_t ring = 0; ring < num_rings; ++ring) {
     out.rings.push_back(memory.take<std::uint8_t>(slots * out.ring_bytes));
   }

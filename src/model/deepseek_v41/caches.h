@@ -33,7 +33,7 @@ struct Caches {
   std::int32_t tail_rows = 0;                   ///< 2 + drafts
   std::size_t ring_bytes = 0;                   ///< of one slot in one layer
   std::size_t tail_floats = 0;                  ///< of one slot in one kv source of ratio 2
-  std::vector<std::uint8_t*> rings;             // per layer, drafter blocks last: [slots, ring_rows, window_record_bytes]
+  std::vector<std::uint8_t*> rings;             // per layer, with drafts those of the drafter's blocks last: [slots, ring_rows, window_record_bytes]
   std::map<std::int32_t, SourceCache> sources;  // by kv source layer
   std::vector<CacheGroup> groups;
   std::vector<Buffer> buffers;

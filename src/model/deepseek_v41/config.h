@@ -104,8 +104,11 @@ struct Config {
   std::optional<VisionConfig> vision;
 
   [[nodiscard]] bool has_drafter() const { return num_nextn_predict_layers > 0; }
+  [[nodiscard]] std::int32_t num_taps() const { return static_cast<std::int32_t>(dspark_target_layer_ids.size()); }
   /// Backbone layers and drafter blocks.
   [[nodiscard]] std::int32_t num_all_layers() const { return num_hidden_layers + num_nextn_predict_layers; }
+  /// Layers that keep a window ring; the drafter's do when there are drafts.
+  [[nodiscard]] std::int32_t num_rings(std::int32_t max_drafts) const { return max_drafts > 0 ? num_all_layers() : num_hidden_layers; }
   [[nodiscard]] bool is_drafter(std::int32_t layer) const { return layer >= num_hidden_layers; }
 
   /// Tokens per compressed row: 0 (window only), 1 or 2.

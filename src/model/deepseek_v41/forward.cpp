@@ -15,32 +15,44 @@ ForwardPass::ForwardPass(const ForwardContext& context)
       rows_(&context.tables.all()) {}
 
 void ForwardPass::run() {
-  const std::int32_t split = config_.split_layer();
   embed();
   prepare_rotations();
   for (std::int32_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
-    const BlockWeights& block = context_.weights.layers[static_cast<std::size_t>(layer)];
     if (const auto place = config_.engram_place(layer)) {
       engram(*place);
     }
-    sublayer_input(w_.pre, block.attn_norm);
-    if (config_.is_kv_source(layer)) {
-      write_global(layer);
-    }
-    if (layer == split) {
-      enter_decoder_half();
-    }
-    mix(block.attn_mix, w_.pre_attn);
-    attention(layer);
-    expand();
-
-    mix(block.ffn_mix, w_.pre);
-    sublayer_input(w_.pre_attn, block.ffn_norm);
-    moe(layer);
-    expand();
+    run_layer(layer);
     examine(layer);
   }
   head();
+  store_draft_context();
+}
+
+void ForwardPass::run_layer(std::int32_t layer) {
+  const BlockWeights& weights = block(layer);
+  sublayer_input(w_.pre, weights.attn_norm);
+  if (config_.is_kv_source(layer)) {
+    write_global(layer);
+  }
+  if (layer == config_.split_layer()) {
+    enter_decoder_half();
+  }
+  if (const auto place = config_.tap_place(layer); place && w_.taps != nullptr) {
+    tap(*place);
+  }
+  mix(weights.attn_mix, w_.pre_attn);
+  attention(layer);
+  expand();
+
+  mix(weights.ffn_mix, w_.pre);
+  sublayer_input(w_.pre_attn, weights.ffn_norm);
+  moe(layer);
+  expand();
+}
+
+const BlockWeights& ForwardPass::block(std::int32_t layer) const {
+  return config_.is_drafter(layer) ? context_.weights.drafter.blocks[static_cast<std::size_t>(layer - config_.num_hidden_layers)]
+                                   : context_.weights.layers[static_cast<std::size_t>(layer)];
 }
 
 void ForwardPass::embed() {
@@ -54,19 +66,20 @@ void ForwardPass::embed() {
   stream_.copy(w_.pre, w_.initial_pre, coefficients * sizeof(float));
 }
 
+void ForwardPass::fill_rotations(std::int32_t count, const std::int32_t* position, const float* frequency, const RopeBuffer& out) {
+  ops_.rope_table(stream_, {.num_rows = count,
+                            .half_dim = config_.qk_rope_head_dim / 2,
+                            .position = position,
+                            .frequency = frequency,
+                            .cos = out.cos,
+                            .sin = out.sin});
+}
+
 void ForwardPass::prepare_rotations() {
-  const auto fill = [this](std::int32_t count, const std::int32_t* position, const float* frequency, const RopeBuffer& out) {
-    ops_.rope_table(stream_, {.num_rows = count,
-                              .half_dim = config_.qk_rope_head_dim / 2,
-                              .position = position,
-                              .frequency = frequency,
-                              .cos = out.cos,
-                              .sin = out.sin});
-  };
-  fill(num_rows(), rows_->rows.position, w_.frequency_plain, w_.rope_plain);
-  fill(num_rows(), rows_->rows.position, w_.frequency_compressed, w_.rope_compressed);
+  fill_rotations(num_rows(), rows_->rows.position, w_.frequency_plain, w_.rope_plain);
+  fill_rotations(num_rows(), rows_->rows.position, w_.frequency_compressed, w_.rope_compressed);
   const GroupSet& pairs = context_.tables.groups(2);
-  fill(pairs.num_groups, pairs.position, w_.frequency_compressed, w_.rope_pairs);
+  fill_rotations(pairs.num_groups, pairs.position, w_.frequency_compressed, w_.rope_pairs);
 }
 
 RopeTable ForwardPass::rope(std::int32_t layer) const {
@@ -157,17 +170,13 @@ void ForwardPass::enter_decoder_half() {
   }
   std::swap(w_.h, w_.h_kept);
   std::swap(w_.pre, w_.pre_kept);
-  ops_.rope_table(stream_, {.num_rows = num_rows(),
-                            .half_dim = config_.qk_rope_head_dim / 2,
-                            .position = rows_->rows.position,
-                            .frequency = w_.frequency_compressed,
-                            .cos = w_.rope_compressed.cos,
-                            .sin = w_.rope_compressed.sin});
+  fill_rotations(num_rows(), rows_->rows.position, w_.frequency_plain, w_.rope_plain);  // the drafter's
+  fill_rotations(num_rows(), rows_->rows.position, w_.frequency_compressed, w_.rope_compressed);
   sublayer_input(w_.pre, context_.weights.layers[static_cast<std::size_t>(config_.split_layer())].attn_norm);
 }
 
 void ForwardPass::moe(std::int32_t layer) {
-  const FfnWeights& weights = context_.weights.layers[static_cast<std::size_t>(layer)].ffn;
+  const FfnWeights& weights = block(layer).ffn;
   const std::int32_t num_experts = config_.num_experts(layer);
   const std::int32_t top_k = config_.experts_per_token(layer);
   ops_.route(stream_, {.num_rows = num_rows(),

@@ -31,12 +31,18 @@ class ForwardPass {
  public:
   explicit ForwardPass(const ForwardContext& context);
 
-  /// Runs all layers over the rows of the tables and leaves the wanted logits in workspace.logits.
+  /// Runs all layers over the rows of the tables and leaves the wanted logits in workspace.logits. With drafts (Workspace::taps) the rings of
+  /// the drafter get their rows too.
   void run();
+  /// Runs the drafter over the blocks of the tables (section 7): leaves in workspace.logits the logits of all rows without the Markov term, and
+  /// in workspace.confidence the part of the confidences that does not depend on the drafts.
+  void run_drafter();
 
  private:
+  void run_layer(std::int32_t layer);
   void embed();
   void prepare_rotations();
+  void fill_rotations(std::int32_t count, const std::int32_t* position, const float* frequency, const RopeBuffer& out);
   void engram(std::int32_t place);
   /// Normalised input of a sub-layer: u and u_q8 of the current rows.
   void sublayer_input(const float* pre, const bf16* norm);
@@ -45,13 +51,18 @@ class ForwardPass {
   void write_global(std::int32_t layer);
   void enter_decoder_half();
   void attention(std::int32_t layer);
+  void window_rows(std::int32_t layer);
+  void store_ring(std::int32_t layer);
   void select(std::int32_t layer);
   void attend(std::int32_t layer);
   void moe(std::int32_t layer);
+  void tap(std::int32_t place);
+  void store_draft_context();
   void examine(std::int32_t layer);
   void head();
 
   [[nodiscard]] std::int32_t num_rows() const { return rows_->rows.num_rows; }
+  [[nodiscard]] const BlockWeights& block(std::int32_t layer) const;
   [[nodiscard]] RopeTable rope(std::int32_t layer) const;
   void linear(const Q8Rows& x, const QuantWeight& weight, std::int32_t n, std::int32_t k, bf16* y);
 

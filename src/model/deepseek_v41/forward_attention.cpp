@@ -4,7 +4,7 @@
 namespace deepinfer::model {
 
 void ForwardPass::write_global(std::int32_t layer) {
-  const CompressorWeights& weights = context_.weights.layers[static_cast<std::size_t>(layer)].attn.compressor;
+  const CompressorWeights& weights = block(layer).attn.compressor;
   const SourceCache& source = context_.caches.sources.at(layer);
   const GroupSet& groups = context_.tables.groups(source.ratio);
   const std::int32_t d = config_.head_dim;
@@ -67,7 +67,7 @@ void ForwardPass::write_global(std::int32_t layer) {
 }
 
 void ForwardPass::attention(std::int32_t layer) {
-  const AttentionWeights& weights = context_.weights.layers[static_cast<std::size_t>(layer)].attn;
+  const AttentionWeights& weights = block(layer).attn;
   const std::int32_t heads = config_.num_attention_heads;
   const std::int32_t d = config_.head_dim;
   linear(w_.u_q8, weights.wq_a, config_.q_lora_rank, config_.hidden_size, w_.qa);
@@ -83,19 +83,12 @@ void ForwardPass::attention(std::int32_t layer) {
   ops_.rotate(
       stream_,
       {.num_rows = num_rows(), .heads = heads, .head_dim = d, .rope_dim = config_.qk_rope_head_dim, .rope = rope(layer), .x = w_.q});
-  linear(w_.u_q8, weights.wkv, d, config_.hidden_size, w_.kv);
-  ops_.window_rows(stream_, {.num_rows = num_rows(),
-                             .head_dim = d,
-                             .rope_dim = config_.qk_rope_head_dim,
-                             .x = w_.kv,
-                             .weight = weights.kv_norm,
-                             .norm_eps = config_.rms_norm_eps,
-                             .rope = rope(layer),
-                             .own = w_.own});
+  window_rows(layer);
   if (config_.is_index_source(layer)) {
     select(layer);
   }
   attend(layer);
+  store_ring(layer);
   const std::int32_t group_width = heads / config_.o_groups * d;
   ops_.linear_q8(stream_, {.num_rows = num_rows(),
                            .n = config_.o_lora_rank,
@@ -109,8 +102,31 @@ void ForwardPass::attention(std::int32_t layer) {
   linear(w_.z_q8, weights.wo_b, config_.hidden_size, z_width, w_.y);
 }
 
+/// Rows of this step for the window, from the input of the sub-layer.
+void ForwardPass::window_rows(std::int32_t layer) {
+  const AttentionWeights& weights = block(layer).attn;
+  linear(w_.u_q8, weights.wkv, config_.head_dim, config_.hidden_size, w_.kv);
+  ops_.window_rows(stream_, {.num_rows = num_rows(),
+                             .head_dim = config_.head_dim,
+                             .rope_dim = config_.qk_rope_head_dim,
+                             .x = w_.kv,
+                             .weight = weights.kv_norm,
+                             .norm_eps = config_.rms_norm_eps,
+                             .rope = rope(layer),
+                             .own = w_.own});
+}
+
+void ForwardPass::store_ring(std::int32_t layer) {
+  ops_.store_ring(stream_, {.chunks = rows_->chunks,
+                            .record_bytes = window_record_bytes(config_.head_dim),
+                            .ring_rows = context_.caches.ring_rows,
+                            .stored_rows = rows_->stored_rows,
+                            .own = w_.own,
+                            .ring = context_.caches.rings[static_cast<std::size_t>(layer)]});
+}
+
 void ForwardPass::select(std::int32_t layer) {
-  const IndexerWeights& weights = context_.weights.layers[static_cast<std::size_t>(layer)].attn.indexer;
+  const IndexerWeights& weights = block(layer).attn.indexer;
   const SourceCache& source = context_.caches.sources.at(config_.kv_source(layer));
   linear(w_.qr_q8, weights.wq_b, config_.index_n_heads * config_.index_head_dim, config_.q_lora_rank, w_.index_query);
   ops_.linear_bf16(stream_, {.num_rows = num_rows(),
@@ -149,7 +165,6 @@ void ForwardPass::select(std::int32_t layer) {
 void ForwardPass::attend(std::int32_t layer) {
   const bool is_compressed = config_.ratio(layer) > 0;
   const SourceCache source = is_compressed ? context_.caches.sources.at(config_.kv_source(layer)) : SourceCache{};
-  std::uint8_t* ring = context_.caches.rings[static_cast<std::size_t>(layer)];
   ops_.attend(stream_, {.rows = rows_->rows,
                         .chunks = rows_->chunks,
                         .heads = config_.num_attention_heads,
@@ -158,7 +173,7 @@ void ForwardPass::attend(std::int32_t layer) {
                         .ring_rows = context_.caches.ring_rows,
                         .q = w_.q,
                         .own = w_.own,
-                        .ring = ring,
+                        .ring = context_.caches.rings[static_cast<std::size_t>(layer)],
                         .window_low = rows_->window_low,
                         .window_high = rows_->window_high,
                         .max_window = context_.caches.ring_rows,
@@ -167,16 +182,10 @@ void ForwardPass::attend(std::int32_t layer) {
                         .ratio = source.ratio,
                         .rows_per_block = source.rows_per_block,
                         .compressed = source.compressed,
-                        .sink = context_.weights.layers[static_cast<std::size_t>(layer)].attn.sink,
+                        .sink = block(layer).attn.sink,
                         .rope = rope(layer),
                         .o = nullptr,
                         .q8 = w_.o_q8});
-  ops_.store_ring(stream_, {.chunks = rows_->chunks,
-                            .record_bytes = window_record_bytes(config_.head_dim),
-                            .ring_rows = context_.caches.ring_rows,
-                            .stored_rows = rows_->stored_rows,
-                            .own = w_.own,
-                            .ring = ring});
 }
 
 }  // namespace deepinfer::model

@@ -115,12 +115,18 @@ CacheBytes cache_bytes(const Config& config, std::int32_t max_drafts) {
     }
   }
   out.window_ring = size(config.sliding_window + max_drafts + 1) * size(window_record_bytes(config.head_dim));
-  out.window_rings = out.window_ring * size(config.num_all_layers());
+  out.window_rings = out.window_ring * size(config.num_rings(max_drafts));
   return out;
 }
 
 std::size_t workspace_bytes(const Config& config, const CacheSizes& sizes) {
-  return size(sizes.max_rows) * row_bytes(config) + size(sizes.max_logit_rows) * size(config.vocab_size) * sizeof(float);
+  std::size_t out = size(sizes.max_rows) * row_bytes(config) + size(sizes.max_logit_rows) * size(config.vocab_size) * sizeof(float);
+  if (sizes.max_drafts > 0) {
+    const std::int64_t taps = std::int64_t{config.num_taps()} * config.hidden_size;
+    out += size(sizes.max_rows) * (sizeof(bf16) * size(taps) + q8_bytes(taps));
+    out += size(sizes.max_chunks) * sizeof(float) * size(std::int64_t{config.vocab_size} + sizes.max_drafts + 2);
+  }
+  return out;
 }
 
 InventorySizes rank_sizes(const Config& config, Rank rank) {

@@ -1,16 +1,10 @@
 #include "model/deepseek_v41/model.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "base/check.h"
-#include "model/deepseek_v41/binding.h"
-#include "model/deepseek_v41/caches.h"
-#include "model/deepseek_v41/forward.h"
-#include "model/deepseek_v41/recorded_steps.h"
-#include "model/deepseek_v41/step_tables.h"
-#include "model/deepseek_v41/workspace.h"
+#include "model/deepseek_v41/model_state.h"
 
 namespace deepinfer::model {
 namespace {
@@ -53,21 +47,6 @@ void write(Stream& stream, const Pieces& pieces, std::span<const std::byte> from
 
 }  // namespace
 
-struct DeepseekV41::State {
-  Device& device;
-  Config config;
-  CacheSizes sizes;
-  BoundModel bound;
-  EngramHash hash;
-  Caches caches;
-  Workspace workspace;
-  std::unique_ptr<Stream> stream;
-  std::optional<StepTables> tables;  // refers to config and hash above
-  RecordedSteps recorded;
-  std::vector<float> host_logits;  // where the device's memory is not the host's
-  LayerHook hook;
-};
-
 Result<std::unique_ptr<DeepseekV41>> DeepseekV41::create(Device& device, std::shared_ptr<const weights::Checkpoint> checkpoint,
                                                          const Config& config, std::vector<std::int32_t> engram_class, CacheSizes sizes) {
   if (!config.use_fp4_sparse_kv) {
@@ -75,6 +54,11 @@ Result<std::unique_ptr<DeepseekV41>> DeepseekV41::create(Device& device, std::sh
         ErrorKind::unsupported,
         "use_fp4_sparse_kv is false in config.json: compressed rows in MXFP8 are not supported; use a checkpoint that was made for FP4 "
         "rows (the key absent or true)");
+  }
+  if (sizes.max_drafts > 0 && (!config.has_drafter() || config.dspark_target_layer_ids.front() < config.split_layer())) {
+    return fail(ErrorKind::unsupported, config.has_drafter() ? "dspark_target_layer_ids in config.json has layers before the split layer; this model "
+                                                              "cannot draft: switch speculation off"
+                                                            : "the model has no drafter (num_nextn_predict_layers is 0): switch speculation off");
   }
   Result<BoundModel> bound = bind_weights(device, std::move(checkpoint), config);
   if (!bound) {
@@ -99,7 +83,8 @@ Result<std::unique_ptr<DeepseekV41>> DeepseekV41::create(Device& device, std::sh
                                              .tables = std::nullopt,
                                              .recorded = {},
                                              .host_logits = {},
-                                             .hook = {}});
+                                             .hook = {},
+                                             .drafting = {}});
   Result<StepTables> tables = StepTables::create(device, state->config, sizes, state->hash);
   if (!tables) {
     return std::unexpected(std::move(tables.error()));
@@ -116,17 +101,7 @@ void DeepseekV41::launch(std::span<const Chunk> chunks) {
   s.tables->build(chunks, *s.stream);
   check(s.tables->host_logit_rows().size() <= static_cast<std::size_t>(s.sizes.max_logit_rows),
         "a step wants no more logits than the model has room for");
-  const auto issue = [&s] {
-    ForwardPass({.ops = s.device.ops(),
-                 .stream = *s.stream,
-                 .config = s.config,
-                 .weights = s.bound.weights,
-                 .caches = s.caches,
-                 .tables = *s.tables,
-                 .workspace = s.workspace,
-                 .hook = s.hook})
-        .run();
-  };
+  const auto issue = [&s] { s.pass().run(); };
   const StepShape shape = s.tables->shape();
   // Long steps gain nothing; rows that stay behind and hooks make copies that depend on more than the shape.
   if (shape.rows <= kMaxRecordedRows && !s.tables->drops_rows() && !s.hook) {

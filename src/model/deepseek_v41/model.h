@@ -53,6 +53,16 @@ struct Chunk {
   std::int32_t stored_until = 0;    ///< compressed rows of tokens before this position are cached and not rewritten
 };
 
+/// Where the drafter goes on for one request: behind the last position that the backbone processed.
+struct DraftStart {
+  SlotId slot;
+  std::int32_t position = 0;  ///< of `anchor`, at least 1
+  TokenId anchor;             ///< chosen, not processed yet
+};
+
+/// Chooses draft number `index` of every request: logits [requests, vocab] fp32 with the Markov term, `tokens` [requests] to be filled.
+using PickDrafts = std::move_only_function<void(std::int32_t index, std::span<const float> logits, std::span<TokenId> tokens)>;
+
 /// Output of one layer on the host, for examination: streams [rows, S, D] and the coefficients of the next collapse [rows, S].
 struct LayerOutput {
   std::int32_t layer = 0;
@@ -78,6 +88,10 @@ class DeepseekV41 {
   [[nodiscard]] std::span<const float> wait();
   /// launch() and wait().
   [[nodiscard]] std::span<const float> forward(std::span<const Chunk> chunks);
+  /// One pass of the drafter (section 7), when nothing is launched: `num_drafts` proposals for each request, at most CacheSizes::max_drafts and
+  /// at most max_chunks requests. Draft i of a request is for position + 1 + i. Calls `pick` once per draft, in order.
+  /// Returns the confidences before division by the temperature and sigmoid, [num_drafts, requests], valid until the next call.
+  [[nodiscard]] std::span<const float> draft(std::span<const DraftStart> starts, std::int32_t num_drafts, PickDrafts& pick);
   /// Queues a copy of the bounded state (rings and tails, 9.2) from one slot to another, behind what was launched before.
   void copy_state(SlotId from, SlotId to);
   /// The same for a block.

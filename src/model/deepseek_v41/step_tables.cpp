@@ -53,7 +53,9 @@ std::int32_t* StepTables::take(std::size_t count) {
   return out;
 }
 
-RowSet StepTables::build_rows(std::span<const Chunk> chunks, bool is_kept) {
+RowSet StepTables::build_rows(std::span<const Chunk> chunks, RowKind kind) {
+  const bool is_kept = kind == RowKind::kept;
+  const bool is_draft = kind == RowKind::draft;
   std::size_t num_rows = 0;
   for (const Chunk& chunk : chunks) {
     num_rows += chunk.tokens.size() - static_cast<std::size_t>(is_kept ? kept_part(chunk).skipped : 0);
@@ -77,13 +79,14 @@ RowSet StepTables::build_rows(std::span<const Chunk> chunks, bool is_kept) {
     chunk_rows[c] = static_cast<std::int32_t>(chunk.tokens.size()) - kept.skipped;
     first_position[c] = chunk.first_position + kept.skipped;
     slot[c] = chunk.slot.value;
-    stored[c] = kept.is_placeholder ? 0 : chunk_rows[c];
+    stored[c] = kept.is_placeholder || is_draft ? 0 : chunk_rows[c];
     const std::int32_t bound = std::max(chunk.first_valid, is_kept ? chunk.keep_from : 0);
     for (std::int32_t i = 0; i < chunk_rows[c]; ++i, ++row) {
       position[row] = first_position[c] + i;
       chunk_of[row] = static_cast<std::int32_t>(c);
-      high[row] = position[row];
-      low[row] = kept.is_placeholder ? high[row] + 1 : std::max(position[row] - config_->sliding_window + 1, bound);
+      high[row] = is_draft ? first_position[c] + chunk_rows[c] - 1 : position[row];
+      const std::int32_t window_end = is_draft ? first_position[c] - 1 : position[row];
+      low[row] = kept.is_placeholder ? high[row] + 1 : std::max(window_end - config_->sliding_window + 1, bound);
     }
     std::int32_t* blocks = table + c * static_cast<std::size_t>(max_blocks_);
     for (std::int32_t b = 0; b < max_blocks_; ++b) {
@@ -133,7 +136,6 @@ void StepTables::build_groups(std::span<const Chunk> chunks, std::int32_t ratio)
 }
 
 void StepTables::build_engram(std::span<const Chunk> chunks) {
-  engram_rows_.clear();
   const auto columns = static_cast<std::size_t>(hash_->num_columns());
   for (std::size_t index = 0; index < hash_->num_layers(); ++index) {
     std::int32_t* rows = take(static_cast<std::size_t>(all_.rows.num_rows) * columns);
@@ -152,11 +154,50 @@ void StepTables::build_engram(std::span<const Chunk> chunks) {
   }
 }
 
-void StepTables::build(std::span<const Chunk> chunks, Stream& stream) {
+/// Empty tables, and the tokens of all chunks.
+void StepTables::begin(std::span<const Chunk> chunks) {
   used_ = 0;
   kept_ranges_.clear();
   logit_rows_.clear();
+  engram_rows_.clear();
   drops_rows_ = false;
+  std::size_t num_rows = 0;
+  for (const Chunk& chunk : chunks) {
+    num_rows += chunk.tokens.size();
+  }
+  std::int32_t* tokens = take(num_rows);
+  tokens_ = on_device(tokens);
+  for (const Chunk& chunk : chunks) {
+    tokens = std::transform(chunk.tokens.begin(), chunk.tokens.end(), tokens, [](TokenId id) { return id.value; });
+  }
+}
+
+void StepTables::finish(Stream& stream) {
+  std::int32_t* logit_rows = take(logit_rows_.size());
+  std::copy(logit_rows_.begin(), logit_rows_.end(), logit_rows);
+  device_logit_rows_ = on_device(logit_rows);
+  stream.copy(device_, host_.data(), used_ * sizeof(std::int32_t));
+}
+
+void StepTables::build_drafts(std::span<const Chunk> chunks, Stream& stream) {
+  begin(chunks);
+  is_draft_ = true;
+  all_ = build_rows(chunks, RowKind::draft);
+  kept_ = all_;
+  groups_ = {};
+  const auto num_chunks = static_cast<std::int32_t>(chunks.size());
+  const std::int32_t block = all_.rows.num_rows / num_chunks;
+  for (std::int32_t i = 0; i < block; ++i) {
+    for (std::int32_t chunk = 0; chunk < num_chunks; ++chunk) {
+      logit_rows_.push_back(chunk * block + i);
+    }
+  }
+  finish(stream);
+}
+
+void StepTables::build(std::span<const Chunk> chunks, Stream& stream) {
+  begin(chunks);
+  is_draft_ = false;
   bool has_rectangle = false;
   std::int32_t first_row = 0;
   std::int32_t kept_row = 0;
@@ -179,20 +220,12 @@ void StepTables::build(std::span<const Chunk> chunks, Stream& stream) {
       logit_rows_.push_back(kept_row - i);
     }
   }
-  std::int32_t* tokens = take(static_cast<std::size_t>(first_row));
-  tokens_ = on_device(tokens);
-  for (const Chunk& chunk : chunks) {
-    tokens = std::transform(chunk.tokens.begin(), chunk.tokens.end(), tokens, [](TokenId id) { return id.value; });
-  }
-  all_ = build_rows(chunks, false);
-  kept_ = has_rectangle ? build_rows(chunks, true) : all_;
+  all_ = build_rows(chunks, RowKind::all);
+  kept_ = has_rectangle ? build_rows(chunks, RowKind::kept) : all_;
   build_groups(chunks, 1);
   build_groups(chunks, 2);
   build_engram(chunks);
-  std::int32_t* logit_rows = take(logit_rows_.size());
-  std::copy(logit_rows_.begin(), logit_rows_.end(), logit_rows);
-  device_logit_rows_ = on_device(logit_rows);
-  stream.copy(device_, host_.data(), used_ * sizeof(std::int32_t));
+  finish(stream);
 }
 
 }  // namespace deepinfer::model

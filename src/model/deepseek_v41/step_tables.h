@@ -34,6 +34,9 @@ struct GroupSet {
   const std::int32_t* place = nullptr;     // [groups] block * rows_per_block + row in block; -1: cached already
 };
 
+/// Which of a step's rows a set is made of: all, those behind the split layer, or the blocks of a draft pass.
+enum class RowKind : std::uint8_t { all, kept, draft };
+
 /// Rows [first, first + count) of the full set that stay behind the split layer.
 struct KeptRange {
   std::int32_t first = 0;
@@ -46,6 +49,10 @@ class StepTables {
 
   /// Fills the tables for `chunks` (within the sizes given at creation) and queues the upload.
   void build(std::span<const Chunk> chunks, Stream& stream);
+  /// The same for a draft pass (section 7): every chunk is one block of equal length at the positions behind the last processed one, whose
+  /// rows see the window before the block and all of the block, and leave no trace. Logits of all rows, position by position: row i * chunks + c
+  /// is that of position i of chunk c.
+  void build_drafts(std::span<const Chunk> chunks, Stream& stream);
 
   /// What the work of this step depends on besides the contents of tables.
   [[nodiscard]] StepShape shape() const {
@@ -54,7 +61,8 @@ class StepTables {
             .logit_rows = static_cast<std::int32_t>(logit_rows_.size()),
             .groups_1 = groups_[1].num_groups,
             .groups_2 = groups_[2].num_groups,
-            .has_rectangle = kept_.rows.position != all_.rows.position};
+            .has_rectangle = kept_.rows.position != all_.rows.position,
+            .is_draft = is_draft_};
   }
   [[nodiscard]] const std::int32_t* tokens() const { return tokens_; }                   // [rows of all()]
   [[nodiscard]] const RowSet& all() const { return all_; }                               // layers before the split layer
@@ -71,9 +79,11 @@ class StepTables {
 
   std::int32_t* take(std::size_t count);
   const std::int32_t* on_device(const std::int32_t* host) const { return device_ + (host - host_.data()); }
-  RowSet build_rows(std::span<const Chunk> chunks, bool is_kept);
+  void begin(std::span<const Chunk> chunks);
+  RowSet build_rows(std::span<const Chunk> chunks, RowKind kind);
   void build_groups(std::span<const Chunk> chunks, std::int32_t ratio);
   void build_engram(std::span<const Chunk> chunks);
+  void finish(Stream& stream);
 
   const Config* config_;
   const EngramHash* hash_;
@@ -87,6 +97,7 @@ class StepTables {
   RowSet all_;
   RowSet kept_;
   bool drops_rows_ = false;
+  bool is_draft_ = false;
   std::vector<KeptRange> kept_ranges_;
   std::array<GroupSet, 3> groups_;
   std::vector<const std::int32_t*> engram_rows_;

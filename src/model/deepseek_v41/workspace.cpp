@@ -89,6 +89,16 @@ Result<Workspace> make_workspace(Device& device, const Config& c, const CacheSiz
   out.initial_pre = take_constant(memory, *stream, one_hot);
   out.logits = memory.take<float>(static_cast<std::size_t>(sizes.max_logit_rows) * static_cast<std::size_t>(c.vocab_size));
 
+  if (sizes.max_drafts > 0) {
+    const auto chunks = static_cast<std::size_t>(sizes.max_chunks);
+    out.taps = memory.take<bf16>(rows * static_cast<std::size_t>(c.num_taps() * c.hidden_size));
+    out.taps_q8 = take_q8(memory, rows, c.num_taps() * c.hidden_size);
+    out.confidence = memory.take<float>(chunks * static_cast<std::size_t>(sizes.max_drafts));
+    out.markov = memory.take<float>(chunks * static_cast<std::size_t>(c.vocab_size));
+    out.markov_confidence = memory.take<float>(chunks);
+    out.draft_token = memory.take<std::int32_t>(chunks);
+  }
+
   Result<std::vector<Buffer>> buffers = std::move(memory).finish("activations");
   if (!buffers) {
     return std::unexpected(std::move(buffers.error()));

@@ -67,6 +67,14 @@ struct Workspace {
 
   float* logits = nullptr;  // [max logit rows, V]
 
+  // Only with drafts (section 7); C = max_chunks, N = drafts.
+  bf16* taps = nullptr;                 // [R, taps D]
+  Q8Rows taps_q8;                       // [R, taps D]
+  float* confidence = nullptr;          // [N C] in the order of the logits
+  float* markov = nullptr;              // [C, V] bias by the token before
+  float* markov_confidence = nullptr;   // [C] its part of the confidence
+  std::int32_t* draft_token = nullptr;  // [C] the token before
+
   std::vector<Buffer> buffers;
 };
 

@@ -42,6 +42,7 @@ struct LinearShape {
 
 enum class LinearResult : std::uint8_t { f32, bf16, f32_by_index };
 [[nodiscard]] OpCase linear_bf16_case(std::int32_t n, std::int32_t k, LinearResult result);
+[[nodiscard]] OpCase add_rows_case(std::int32_t width);
 
 struct AttendShape {
   HeadShape head;

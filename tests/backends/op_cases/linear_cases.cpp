@@ -104,6 +104,23 @@ OpCase linear_bf16_case(std::int32_t n, std::int32_t k, LinearResult result) {
   return out;
 }
 
+OpCase add_rows_case(std::int32_t width) {
+  OpCase out{.op = "add_rows", .shape = std::to_string(width), .sum_length = 2, .prepare = {}};
+  out.prepare = [width](Device& device, std::span<const std::int32_t> rows) {
+    auto memory = std::make_shared<OpMemory>(device);
+    const std::size_t count = rows.size() * static_cast<std::size_t>(width);
+    const AddRowsParams p{.num_rows = static_cast<std::int32_t>(rows.size()),
+                          .width = width,
+                          .x = memory->put(random_floats(1, rows, width, 3.0F)),
+                          .y = memory->put(random_floats(2, rows, width, 3.0F))};
+    return PreparedOp{.memory = memory,
+                      .run = [p](Ops& ops, Stream& stream) { ops.add_rows(stream, p); },
+                      .outputs = [=] { return std::vector{float_output("y", memory->read(p.y, count), p.num_rows)}; },
+                      .bytes = rows_of(rows) * 12.0 * width};
+  };
+  return out;
+}
+
 OpCase route_case(MoeShape shape) {
   OpCase out{.op = "route", .shape = text_of(shape), .sum_length = shape.hidden, .prepare = {}};
   out.prepare = [shape](Device& device, std::span<const std::int32_t> rows) {

@@ -46,6 +46,8 @@ void add_linear_cases(std::vector<OpCase>& table) {
   table.push_back(linear_q8_case({WeightFormat::fp8, 4, 64, 128}));
   table.push_back(linear_q8_case({WeightFormat::fp8, 3, 24, 96}));  // groups share a block of scales
   table.push_back(linear_bf16_case(24, 256, LinearResult::f32));
+  table.push_back(add_rows_case(50));
+  table.push_back(add_rows_case(1056));
   table.push_back(linear_bf16_case(50, 1056, LinearResult::bf16));
   table.push_back(linear_bf16_case(8, 128, LinearResult::bf16));
   table.push_back(linear_bf16_case(33, 70, LinearResult::f32));  // odd width

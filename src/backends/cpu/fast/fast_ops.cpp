@@ -162,6 +162,16 @@ void FastOps::linear_bf16(Stream&, const LinearBf16Params& p) {
              [&](Range rows, Range columns, Scratch& scratch) { kernels_.linear.linear_bf16(p, rows, columns, scratch); });
 }
 
+void FastOps::add_rows(Stream&, const AddRowsParams& p) {
+  for_rows(p.num_rows, {p.width}, [&](Range rows, Scratch&) {
+    const float* x = row_at(p.x, rows.begin, p.width);
+    float* y = row_at(p.y, rows.begin, p.width);
+    for (std::int64_t i = 0; i < (rows.end - rows.begin) * p.width; ++i) {
+      y[i] += x[i];
+    }
+  });
+}
+
 // --- attention ----------------------------------------------------------------------------------------------------
 
 void FastOps::window_rows(Stream&, const WindowRowsParams& p) {

@@ -28,6 +28,7 @@ class FastOps final : public Ops {
   void rotate(Stream& stream, const RotateParams& params) override;
   void linear_q8(Stream& stream, const LinearQ8Params& params) override;
   void linear_bf16(Stream& stream, const LinearBf16Params& params) override;
+  void add_rows(Stream& stream, const AddRowsParams& params) override;
 
   void window_rows(Stream& stream, const WindowRowsParams& params) override;
   void store_ring(Stream& stream, const StoreRingParams& params) override;

@@ -77,4 +77,10 @@ void ReferenceOps::linear_bf16(Stream&, const LinearBf16Params& p) {
   }
 }
 
+void ReferenceOps::add_rows(Stream&, const AddRowsParams& p) {
+  for (std::int64_t i = 0; i < std::int64_t{p.num_rows} * p.width; ++i) {
+    p.y[i] += p.x[i];
+  }
+}
+
 }  // namespace deepinfer::cpu

@@ -20,6 +20,7 @@ void rms_norm(const RmsNormParams&, cudaStream_t);
 void quantise(const QuantiseParams&, cudaStream_t);
 void rope_table(const RopeTableParams&, cudaStream_t);
 void rotate(const RotateParams&, cudaStream_t);
+void add_rows(const AddRowsParams&, cudaStream_t);
 
 // mix.cu
 std::size_t mix_partials(const MixParams&);  ///< doubles of scratch

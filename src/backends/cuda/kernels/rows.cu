@@ -77,6 +77,13 @@ __global__ void mean_streams_kernel(MeanStreamsParams p) {
   }
 }
 
+__global__ void add_rows_kernel(AddRowsParams p) {
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.y) * kBlockThreads + threadIdx.x;
+  if (c < p.width) {
+    row_at(p.y, blockIdx.x, p.width)[c] += row_at(p.x, blockIdx.x, p.width)[c];
+  }
+}
+
 __global__ void rms_norm_kernel(RmsNormParams p) {
   extern __shared__ bf16 y[];
   __shared__ double sums[kRowWarps];
@@ -136,6 +143,11 @@ void expand(const ExpandParams& p, cudaStream_t stream) {
 }
 
 void mean_streams(const MeanStreamsParams& p, cudaStream_t stream) { mean_streams_kernel<<<p.num_rows, kBlockThreads, 0, stream>>>(p); }
+
+void add_rows(const AddRowsParams& p, cudaStream_t stream) {
+  const dim3 grid(p.num_rows, (p.width + kBlockThreads - 1) / kBlockThreads);
+  add_rows_kernel<<<grid, kBlockThreads, 0, stream>>>(p);
+}
 
 void rms_norm(const RmsNormParams& p, cudaStream_t stream) {
   rms_norm_kernel<<<p.num_rows, kRowThreads, p.width * sizeof(bf16), stream>>>(p);
