@@ -15,13 +15,15 @@ namespace deepinfer::engine {
 namespace {
 
 /// The chunk and up to `lookback` tokens before it.
-model::Chunk make_chunk(const scheduler::PlannedChunk& planned, std::span<const TokenId> tokens, std::int32_t lookback) {
+model::Chunk make_chunk(const scheduler::PlannedChunk& planned, const LiveRequest& live, std::int32_t lookback) {
+  const std::span<const TokenId> tokens = live.tokens();
   const auto first = static_cast<std::size_t>(planned.first_position);
+  const auto num_tokens = static_cast<std::size_t>(planned.num_tokens);
   const auto num_previous = static_cast<std::size_t>(std::min(planned.first_position, lookback));
   return {.slot = planned.slot,
           .blocks = planned.blocks,
           .first_position = planned.first_position,
-          .tokens = tokens.subspan(first, static_cast<std::size_t>(planned.num_tokens)),
+          .tokens = planned.num_logit_rows > 1 ? std::span(live.drafts.rows).first(num_tokens) : tokens.subspan(first, num_tokens),
           .previous = tokens.subspan(first - num_previous, num_previous),
           .num_logit_rows = planned.num_logit_rows,
           .keep_from = planned.keep_from,
@@ -69,6 +71,15 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
   check(limits_.max_model_len <= scheduler_.pool().max_positions(), "the cache holds one request of the longest context");
   check(scheduler_.pool().slots().capacity() >= 1, "there is a slot to run in");
   counters_.last_progress = parts_.clock->now();
+  if (parts_.model.draft && options.speculation != SpeculationMode::off && options.max_drafts > 0) {
+    speculation_ = std::make_unique<Speculation>(options, options.max_batched_tokens);
+    max_batched_tokens_ = options.max_batched_tokens;
+    pick_drafts_ = [this](std::int32_t index, std::span<const float> logits, std::span<TokenId> tokens) { pick_drafts(index, logits, tokens); };
+  }
+  if (options.verification_rule == VerificationRule::rejection) {
+    rejection_ = std::make_unique<sampling::RejectionRule>(parts_.vocab_size);
+    target_row_.resize(static_cast<std::size_t>(parts_.vocab_size));
+  }
   if (parts_.vocabulary) {
     check(parts_.vocabulary->num_rows() == parts_.vocab_size, "the vocabulary has a row for every logit");
     mask_.resize(parts_.vocabulary->mask_words());
@@ -112,6 +123,9 @@ LiveRequest& Engine::make_live(RequestId id, GenerationRequest&& request, Output
   const auto [place, inserted] = live_.try_emplace(id, id, std::move(request), size, std::move(matcher), std::move(sink));
   check(inserted, "an id names one request");
   place->second.notes = std::move(notes);
+  if (speculation_) {
+    place->second.reserve_drafts(speculation_->max_drafts());
+  }
   return place->second;
 }
 
@@ -171,10 +185,15 @@ bool Engine::step() {
   if (computes) {
     launch();
     if (overlaps_) {
-      make_plan();
+      if (!speculation_) {  // how many positions this step completes is not known yet
+        make_plan();
+      }
       deliver();
     }
     collect_rows();
+    if (speculation_) {
+      propose_drafts();
+    }
   }
   if (did_something) {
     ++counters_.num_steps;
@@ -237,11 +256,17 @@ void Engine::make_plan() {
   if (parts_.tiers) {
     restore_prefixes();
   }
+  if (speculation_) {
+    plan_drafts();
+  }
   plan_ = &scheduler_.plan();
   if (parts_.tiers) {
     parts_.tiers->save_evicted(scheduler_.pool_for_tiers());
   }
   counters_.num_preemptions += static_cast<std::int64_t>(plan_->preempted.size());
+  for (const RequestId id : plan_->preempted) {
+    live_.at(id).drafts.rows.clear();
+  }
   for (const scheduler::Admission& admission : plan_->admitted) {
     if (!admission.is_first) {
       continue;
@@ -265,7 +290,7 @@ void Engine::gather_chunks() {
     if (live == live_.end() || live->second.is_finished()) {
       continue;
     }
-    chunks_.push_back(make_chunk(planned, live->second.tokens(), parts_.num_previous_tokens));
+    chunks_.push_back(make_chunk(planned, live->second, parts_.num_previous_tokens));
     chunk_owners_.push_back(&live->second);
     num_prefill_rows_ += static_cast<std::int32_t>(i) < plan_->num_decode_chunks ? 0 : planned.num_tokens;
   }
@@ -278,6 +303,8 @@ void Engine::launch() {
   for (const scheduler::StateCopy& copy : plan_->restored_states) {
     parts_.model.copy_state(copy.from, copy.to);
   }
+  launched_at_ = parts_.clock->now();
+  num_generated_before_step_ = counters_.num_generated_tokens;
   parts_.model.launch(chunks_);
   for (const scheduler::StateCopy& copy : plan_->saved_states) {
     parts_.model.copy_state(copy.from, copy.to);
@@ -285,6 +312,9 @@ void Engine::launch() {
   counters_.num_prefill_tokens += num_prefill_rows_;
   events_.clear();
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
+    if (chunks_[i].num_logit_rows > 1) {
+      continue;  // reported when it is known which drafts are accepted
+    }
     const auto num_computed = static_cast<std::int32_t>(chunks_[i].tokens.size());
     events_.push_back(
         scheduler::Advanced{.request = chunk_owners_[i]->id(), .num_computed = num_computed, .num_new_tokens = chunks_[i].num_logit_rows});
@@ -298,11 +328,14 @@ void Engine::collect_rows() {
   const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
   std::size_t row_start = 0;
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
-    if (chunks_[i].num_logit_rows > 0) {
-      check(row_start + row_size <= logits.size(), "the model returns one row of logits per wanted row");
-      take_row(*chunk_owners_[i], logits.subspan(row_start, row_size));
-      row_start += row_size;
+    const std::size_t size = static_cast<std::size_t>(chunks_[i].num_logit_rows) * row_size;
+    check(row_start + size <= logits.size(), "the model returns one row of logits per wanted row");
+    if (chunks_[i].num_logit_rows > 1) {
+      take_draft_rows(*chunk_owners_[i], chunks_[i], logits.subspan(row_start, size));
+    } else if (size > 0) {
+      take_row(*chunk_owners_[i], logits.subspan(row_start, size));
     }
+    row_start += size;
   }
   check(row_start == logits.size(), "the model returns one row of logits per wanted row");
 }
@@ -319,18 +352,24 @@ void Engine::take_row(LiveRequest& live, std::span<const float> logits) {
   await_delivery(live);
 }
 
-void Engine::sample_token(LiveRequest& live, std::span<const float> logits) {
+sampling::Params Engine::sampling_params(const LiveRequest& live) {
   const SamplingParams& wanted = live.sampling();
-  const auto position = static_cast<std::int64_t>(live.tokens().size());
+  return {.temperature = wanted.temperature, .top_p = wanted.top_p, .top_k = wanted.top_k, .min_p = wanted.min_p};
+}
+
+/// The next token from its row. `draft`: place of the draft that was proposed for it, or -1; returns whether that is accepted.
+bool Engine::sample_token(LiveRequest& live, std::span<const float> logits, std::int32_t draft) {
+  const sampling::Params params = sampling_params(live);
+  const sampling::RandomKey key{.seed = live.sampling().seed, .position = static_cast<std::int64_t>(live.tokens().size())};
   const std::span<const float> allowed = allowed_logits(live, logits);
-  const auto token = sampler_.sample(
-      adjusted(live, allowed), {.temperature = wanted.temperature, .top_p = wanted.top_p, .top_k = wanted.top_k, .min_p = wanted.min_p},
-      {.seed = wanted.seed, .position = position}, allowed);
-  if (token) {
-    take_token(live, *token);
-  } else {
-    fail_request(live, sampling::describe(token.error()));
+  const std::span<const float> row = adjusted(live, allowed);
+  const auto verdict = judge(live, row, params, key, allowed, draft);
+  if (!verdict) {
+    fail_request(live, sampling::describe(verdict.error()));
+    return false;
   }
+  take_token(live, verdict->token);
+  return verdict->accepted;
 }
 
 /// Names the block that the last token filled, if it did.
@@ -434,6 +473,9 @@ void Engine::forget(LiveRequest& live) {
 
 EngineStats Engine::stats() const {
   EngineStats out = counters_;
+  if (speculation_) {
+    out.speculation = speculation_->stats();
+  }
   out.num_running = scheduler_.num_running();
   out.num_waiting = scheduler_.num_queued();
   out.num_blocks_used = scheduler_.pool().blocks().num_used();

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <expected>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string_view>
@@ -20,9 +22,11 @@
 #include "engine/prefix_tiers.h"
 #include "engine/request.h"
 #include "engine/request_check.h"
+#include "engine/speculation.h"
 #include "engine/stats.h"
 #include "kvcache/cache_pool.h"
 #include "model/deepseek_v41/model.h"
+#include "sampling/rejection.h"
 #include "sampling/sampler.h"
 #include "scheduler/scheduler.h"
 
@@ -42,6 +46,9 @@ struct ModelCalls {
   std::move_only_function<void(SlotId from, SlotId to)> copy_state = {};
   /// The same for a block. Empty, as copy_state: choices of one prompt compute it each.
   std::move_only_function<void(BlockId from, BlockId to)> copy_block = {};
+  /// DeepseekV41::draft, between a wait and the next launch. Empty: no speculation.
+  std::move_only_function<std::span<const float>(std::span<const model::DraftStart> starts, std::int32_t num_drafts, model::PickDrafts& pick)>
+      draft = {};
 };
 
 /// One of several replies to one prompt.
@@ -72,7 +79,7 @@ struct EngineParts {
 class Engine {
  public:
   /// options.max_model_len > 0 and within the geometry; max_batched_tokens >= max_requests; replay_keep, if any, at least a window and
-  /// one position more.
+  /// one position more; max_drafts not above what the model was made for.
   Engine(EngineParts parts, const EngineOptions& options);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -113,7 +120,8 @@ class Engine {
   void launch();
   void collect_rows();
   void take_row(LiveRequest& live, std::span<const float> logits);
-  void sample_token(LiveRequest& live, std::span<const float> logits);
+  bool sample_token(LiveRequest& live, std::span<const float> logits, std::int32_t draft = -1);
+  [[nodiscard]] static sampling::Params sampling_params(const LiveRequest& live);
   LiveRequest& make_live(RequestId id, GenerationRequest&& request, OutputSink&& sink);
   void enqueue(LiveRequest& live);
   [[nodiscard]] std::unique_ptr<grammar::Matcher> make_matcher(const GenerationRequest& request) const;
@@ -121,6 +129,18 @@ class Engine {
   void start_followers(LiveRequest& leader, std::span<const float> logits);
   void fork(const LiveRequest& leader, LiveRequest& follower);
   void pass_on_followers(LiveRequest& leader);
+  // engine_drafts.cpp
+  [[nodiscard]] std::expected<sampling::Verdict, sampling::RowFailure> judge(const LiveRequest& live, std::span<const float> row,
+                                                                             const sampling::Params& params, sampling::RandomKey key,
+                                                                             std::span<const float> raw, std::int32_t draft);
+  void plan_drafts();
+  void take_draft_rows(LiveRequest& live, const model::Chunk& chunk, std::span<const float> logits);
+  void propose_drafts();
+  void make_drafts();
+  void pick_drafts(std::int32_t index, std::span<const float> logits, std::span<TokenId> tokens);
+  [[nodiscard]] std::optional<TokenId> propose(LiveRequest& live, std::int32_t index, std::span<const float> logits);
+  void report_step(TimePoint drafts_begin, bool drafted);
+
   [[nodiscard]] std::span<const float> adjusted(const LiveRequest& live, std::span<const float> logits);
   void take_token(LiveRequest& live, TokenId token);
   [[nodiscard]] std::span<const float> allowed_logits(LiveRequest& live, std::span<const float> logits);
@@ -156,6 +176,21 @@ class Engine {
   std::vector<scheduler::Event> events_;
   std::vector<LiveRequest*> to_deliver_;
   std::vector<float> adjusted_;  // [vocab] one row
+
+  // Speculative decoding; none of it without drafts.
+  std::unique_ptr<Speculation> speculation_;
+  std::unique_ptr<sampling::RejectionRule> rejection_;  // none: the coupled rule
+  std::int32_t max_batched_tokens_ = 0;
+  std::vector<RequestId> draft_owners_;  // decoding requests behind the last step, in its order
+  std::vector<scheduler::DraftRates> rates_;
+  std::vector<scheduler::DraftRates> older_rates_;
+  std::vector<LiveRequest*> drafting_;  // of the draft pass
+  std::vector<model::DraftStart> draft_starts_;
+  std::vector<std::size_t> num_matched_;  // drafts that the request's matcher has taken
+  model::PickDrafts pick_drafts_;
+  std::vector<float> target_row_;  // [vocab] processed log-probabilities
+  TimePoint launched_at_{};
+  std::int64_t num_generated_before_step_ = 0;
 
   // Of the current constrained row.
   std::vector<std::uint32_t> mask_;

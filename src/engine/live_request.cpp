@@ -27,6 +27,16 @@ LiveRequest::LiveRequest(RequestId id, GenerationRequest&& request, RequestSize 
 
 LiveRequest::~LiveRequest() = default;
 
+void LiveRequest::reserve_drafts(std::int32_t max_drafts) {
+  const auto count = static_cast<std::size_t>(max_drafts);
+  drafts.rows.reserve(count + 1);
+  held_back_.reserve(count + 1);
+  output_.tokens.reserve(count + 1);
+  for (auto* values : {&drafts.logits, &drafts.rates, &drafts.older_rates}) {
+    values->reserve(count);
+  }
+}
+
 void LiveRequest::add(TokenOutput&& token, std::string_view token_bytes) {
   check(!finished_, "a finished request gets no token");
   tokens_.push_back(token.token);
@@ -63,6 +73,8 @@ void LiveRequest::end_with(Finish&& finish) {
   check(!finished_, "a request finishes once");
   finished_ = true;
   finish.num_generated = static_cast<std::int32_t>(tokens_.size()) - num_prompt_;
+  finish.num_verified_drafts = drafts.num_verified;
+  finish.num_accepted_drafts = drafts.num_accepted;
   output_.finish = std::move(finish);
 }
 

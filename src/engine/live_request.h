@@ -68,6 +68,21 @@ class LiveRequest {
   };
   Notes notes;
 
+  /// Proposed tokens behind the last known one, and what is thought of them. Kept for their capacity.
+  struct Drafts {
+    std::vector<TokenId> rows;       ///< the last known token, then the drafts; empty: none
+    std::vector<float> logits;       ///< of the confidences, one per draft
+    std::vector<float> rates;        ///< probability that this draft and all before it are accepted
+    std::vector<float> older_rates;  ///< of the proposal before; 1 for drafts that it did not have
+    std::vector<float> log_probs;    ///< [drafts, vocab] what each was drawn from; rejection rule only
+    std::int32_t num_verified = 0;   ///< of all proposals
+    std::int32_t num_accepted = 0;
+    bool is_closed = false;  ///< while proposing: nothing can follow the last draft
+  };
+  Drafts drafts;
+  /// So that drafting allocates nothing later.
+  void reserve_drafts(std::int32_t max_drafts);
+
  private:
   void show(std::size_t num_tokens);
   void end_with(Finish&& finish);

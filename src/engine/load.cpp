@@ -2,6 +2,7 @@
 #include "engine/load.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -44,6 +45,26 @@ std::int32_t num_prefix_states(const EngineOptions& options) {
   return options.num_prefix_states == -1 ? options.max_requests : options.num_prefix_states;
 }
 
+/// Drafts per request and step: what is asked for, or as many as the model was trained for and a step has rows for.
+Result<std::int32_t> num_drafts(const EngineOptions& options, const model::Config& config) {
+  const bool can_draft = config.has_drafter() && config.dspark_target_layer_ids.front() >= config.split_layer();
+  if (options.speculation == SpeculationMode::off || options.max_drafts == 0 || (options.max_drafts == -1 && !can_draft)) {
+    return 0;
+  }
+  if (options.max_drafts == -1) {
+    return std::clamp(options.max_batched_tokens / std::max(options.max_requests, 1) - 1, 0, config.dspark_block_size);
+  }
+  if (!can_draft) {
+    return fail(ErrorKind::unsupported, "this model cannot draft (it has no drafter, or one that looks at layers before the split layer); switch "
+                                        "speculation off");
+  }
+  if (options.max_drafts < 0 || options.max_drafts > config.dspark_block_size) {
+    return fail(ErrorKind::invalid_argument, "max_drafts is " + std::to_string(options.max_drafts) + "; it must be at most " +
+                                                 std::to_string(config.dspark_block_size) + ", the block that the drafter was trained for");
+  }
+  return options.max_drafts;
+}
+
 /// Without a stated limit the plan is what the options ask for, unless the device is smaller: then the blocks get what it leaves.
 Result<model::MemoryPlan> plan_memory(const EngineOptions& options, const model::Config& config, const DeviceInfo& device) {
   model::MemoryLimits limits{.memory_bytes = options.memory_bytes,
@@ -51,7 +72,8 @@ Result<model::MemoryPlan> plan_memory(const EngineOptions& options, const model:
                              .max_requests = options.max_requests,
                              .num_prefix_states = num_prefix_states(options),
                              .max_batched_tokens = options.max_batched_tokens,
-                             .max_model_len = options.max_model_len};
+                             .max_model_len = options.max_model_len,
+                             .max_drafts = options.max_drafts};
   auto plan = model::plan_memory(config, limits);
   if (plan && options.memory_bytes == 0 && device.memory_bytes > 0 && plan->total_bytes() > device.memory_bytes) {
     limits.memory_bytes = device.memory_bytes;
@@ -114,6 +136,9 @@ Result<void> check_options(const EngineOptions& options) {
   if (options.overlap_depth < 0 || options.overlap_depth > 1) {
     return fail(ErrorKind::invalid_argument, "overlap_depth is " + std::to_string(options.overlap_depth) + "; it must be 0 or 1");
   }
+  if (std::ranges::any_of(options.confidence_temperatures, [](float t) { return !(t > 0 && std::isfinite(t)); })) {
+    return fail(ErrorKind::invalid_argument, "confidence_temperatures must be numbers above 0");
+  }
   return {};
 }
 
@@ -125,7 +150,7 @@ Result<void> check_replay(const EngineOptions& options, const model::Config& con
     return fail(ErrorKind::unsupported, "bounded replay needs every Engram layer before the split layer " +
                                             std::to_string(config.split_layer()) + "; this model has one behind it: use exact replay");
   }
-  const std::int32_t least = config.sliding_window + 1;  // a window and the deepest rollback, one position without drafts
+  const std::int32_t least = config.sliding_window + options.max_drafts + 1;  // a window and the deepest rollback
   if (options.replay_keep != 0 && options.replay_keep < least) {
     return fail(ErrorKind::invalid_argument, "replay_keep is " + std::to_string(options.replay_keep) + "; it must be at least " +
                                                  std::to_string(least) + ", or 0 for " +
@@ -134,7 +159,8 @@ Result<void> check_replay(const EngineOptions& options, const model::Config& con
   return {};
 }
 
-Result<Files> read_files(const std::filesystem::path& directory, const EngineOptions& options, const DeviceInfo& device,
+/// Completes `options` with what follows from the model.
+Result<Files> read_files(const std::filesystem::path& directory, EngineOptions& options, const DeviceInfo& device,
                          const LoadProgress& begin) {
   begin(LoadPhase::config);
   if (auto checked = check_options(options); !checked) {
@@ -144,6 +170,12 @@ Result<Files> read_files(const std::filesystem::path& directory, const EngineOpt
   if (!config) {
     return std::unexpected(std::move(config.error()));
   }
+  auto drafts = num_drafts(options, *config);
+  if (!drafts) {
+    return std::unexpected(std::move(drafts.error()));
+  }
+  options.max_drafts = *drafts;
+  options.max_model_len = options.max_model_len == 0 ? config->max_position_embeddings : options.max_model_len;
   if (auto checked = check_replay(options, *config); !checked) {
     return std::unexpected(std::move(checked.error()));
   }
@@ -174,7 +206,7 @@ Result<Files> read_files(const std::filesystem::path& directory, const EngineOpt
 /// A name for everything that the bytes of a cached prefix depend on: the files of the model, the device and how prompts are computed.
 std::string owner_of_prefixes(const std::filesystem::path& directory, const EngineOptions& options, const DeviceInfo& device) {
   std::string text = "format 1\n" + device.description + "\n" + (options.replay == Replay::exact ? "exact" : "bounded") + " " +
-                     std::to_string(options.replay_keep) + "\n";
+                     std::to_string(options.replay_keep) + "\n" + std::to_string(options.max_drafts) + " drafts\n";
   std::vector<std::string> files;
   std::error_code ignored;
   for (const auto& file : std::filesystem::directory_iterator(directory, ignored)) {
@@ -220,7 +252,9 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<model::DeepseekV41> model, c
   EngineParts parts{.model = {.launch = [model](std::span<const model::Chunk> chunks) { model->launch(chunks); },
                               .wait = [model] { return model->wait(); },
                               .copy_state = [model](SlotId from, SlotId to) { model->copy_state(from, to); },
-                              .copy_block = [model](BlockId from, BlockId to) { model->copy_block(from, to); }},
+                              .copy_block = [model](BlockId from, BlockId to) { model->copy_block(from, to); },
+                              .draft = [model](std::span<const model::DraftStart> starts, std::int32_t num_drafts,
+                                               model::PickDrafts& pick) { return model->draft(starts, num_drafts, pick); }},
                     .token_bytes = [tokenizer](TokenId id) { return tokenizer.bytes(id); },
                     .vocab_size = config.vocab_size,
                     .eos = {config.eos_token_id},
@@ -255,11 +289,12 @@ std::string_view describe(LoadPhase phase) {
 Result<LoadedEngine> load_engine(const std::filesystem::path& directory, const EngineOptions& options, Device& device,
                                  const LoadProgress& progress) {
   const LoadProgress begin = progress ? progress : [](LoadPhase) {};
-  auto files = read_files(directory, options, device.info(), begin);
+  EngineOptions used = options;
+  auto files = read_files(directory, used, device.info(), begin);
   if (!files) {
     return std::unexpected(std::move(files.error()));
   }
-  auto store = open_store(directory, options, device.info());
+  auto store = open_store(directory, used, device.info());
   if (!store) {
     return std::unexpected(std::move(store.error()));
   }
@@ -269,8 +304,6 @@ Result<LoadedEngine> load_engine(const std::filesystem::path& directory, const E
   if (!model) {
     return std::unexpected(std::move(model.error()));
   }
-  EngineOptions used = options;
-  used.max_model_len = options.max_model_len == 0 ? files->config.max_position_embeddings : options.max_model_len;
   LoadedEngine out{.engine = nullptr,
                    .tokenizer = files->tokenizer,
                    .vocabulary = {},

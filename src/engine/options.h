@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <vector>
 
 namespace deepinfer::engine {
 
@@ -11,6 +12,19 @@ namespace deepinfer::engine {
 enum class Replay : std::uint8_t {
   exact,    ///< every row passes every layer; a prefix hit gives the bits of a cold start and needs a kept state
   bounded,  ///< the decoder half sees the last rows only; a prefix hit recomputes one window and needs no state; approximate by design
+};
+
+/// Speculative decoding with the model's own drafter (docs/spec/engine.md 8).
+enum class SpeculationMode : std::uint8_t {
+  off,
+  full,        ///< every draft is verified
+  confidence,  ///< as many as confidences and measured step times make worth it, none where drafting does not pay
+};
+
+/// When a draft is accepted (docs/spec/engine.md 11).
+enum class VerificationRule : std::uint8_t {
+  coupled,    ///< it equals the token that would be sampled anyway: the same tokens with and without drafts
+  rejection,  ///< with probability min(1, target / draft): accepts more, tokens depend on where steps begin
 };
 
 /// Beyond the window, of the prompt rows that bounded replay keeps: 140 for a window of 128 (docs/spec/engine.md 15).
@@ -28,6 +42,11 @@ struct EngineOptions {
   std::size_t prefix_memory_bytes = 0;          ///< host memory for prefixes whose blocks are needed; 0: none
   std::filesystem::path prefix_directory = {};  ///< where they go from there, and are found by the next process; empty: nowhere
   std::size_t prefix_disk_bytes = std::size_t{1} << 30;  ///< of files in prefix_directory
+  SpeculationMode speculation = SpeculationMode::confidence;
+  VerificationRule verification_rule = VerificationRule::coupled;
+  std::int32_t max_drafts = -1;  ///< per request and step, at most the trained block; −1: that block, as far as max_batched_tokens has rows
+  std::vector<float> confidence_temperatures = {};  ///< one per draft, above 0; empty: all 1
+  bool fit_confidence = false;                      ///< temperatures follow what was accepted lately
   std::int32_t overlap_depth = 0;   ///< 1: the next step is planned and outputs are delivered while the device computes
   std::size_t kv_memory_bytes = 0;  ///< for cache blocks; 0: room for max_requests of full length
   std::size_t memory_bytes = 0;     ///< for weights, caches and activations together; 0: no limit

@@ -74,6 +74,8 @@ struct Finish {
   std::string message = {};           ///< failed: the reason in one sentence; stop_string: which one
   std::string text_before_stop = {};  ///< stop_string: bytes that follow the text of the emitted tokens
   std::int32_t num_generated = 0;     ///< tokens sampled and not EOS, withheld ones included
+  std::int32_t num_verified_drafts = 0;
+  std::int32_t num_accepted_drafts = 0;
 };
 
 struct TokenOutput {

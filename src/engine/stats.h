@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/clock.h"
@@ -11,6 +12,36 @@
 #include "scheduler/prefix_use.h"
 
 namespace deepinfer::engine {
+
+/// What came of drafts since the engine was made.
+struct SpeculationStats {
+  static constexpr std::size_t kPositions = 16;  ///< later ones count as the last
+
+  std::int64_t num_draft_passes = 0;
+  double draft_seconds = 0;
+  std::int64_t num_rounds = 0;    ///< verifications, one request each
+  std::int64_t num_verified = 0;  ///< drafts that had a row
+  std::int64_t num_accepted = 0;
+  std::array<std::int64_t, kPositions + 1> accepted_lengths{};  ///< rounds by accepted drafts
+  std::array<std::int64_t, kPositions> num_judged{};            ///< drafts compared, by position: all before them were accepted
+  std::array<std::int64_t, kPositions> num_accepted_at{};
+  std::array<double, kPositions> confidence_sum{};  ///< over the judged ones
+  double confidence_error = 0;                      ///< sum of |outcome − confidence| over the judged ones
+
+  /// Far fewer drafts are accepted than the drafter is sure of: it does not fit the model.
+  [[nodiscard]] bool seems_broken() const {
+    constexpr std::int64_t kEnough = 500;
+    std::int64_t judged = 0;
+    std::int64_t accepted = 0;
+    double sure = 0;
+    for (std::size_t i = 0; i < kPositions; ++i) {
+      judged += num_judged[i];
+      accepted += num_accepted_at[i];
+      sure += confidence_sum[i];
+    }
+    return judged >= kEnough && static_cast<double>(accepted) < 0.5 * sure;
+  }
+};
 
 struct EngineStats {
   // Since the engine was made.
@@ -24,6 +55,7 @@ struct EngineStats {
   std::int64_t num_prompt_tokens = 0;                                         ///< of requests that were admitted, each counted once
   std::int64_t num_cached_tokens = 0;                                         ///< of these, found in the prefix cache
   std::array<std::int64_t, scheduler::kNumPrefixMisses> num_prefix_misses{};  ///< requests by PrefixMiss
+  SpeculationStats speculation = {};
   // Now.
   std::int32_t num_running = 0;  ///< requests
   std::int32_t num_waiting = 0;

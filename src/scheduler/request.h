@@ -30,6 +30,7 @@ struct Prefilling {
 /// All known tokens but the last are computed.
 struct Decoding {
   kvcache::Holding cache;
+  std::int32_t num_drafts = 0;  ///< proposed tokens behind the last known one that the next step verifies, as far as there is room
 };
 
 /// Gave its cache back to an older request; all known tokens are computed again after admission.
@@ -64,6 +65,7 @@ struct Request {
   std::int32_t max_positions = 0;                 ///< positions that are ever computed; the last output token is not
   std::vector<kvcache::BlockHash> prefixes = {};  ///< of the blocks that the known tokens fill
   std::int32_t num_published = 0;                 ///< leading blocks of this holding that others may find
+  std::int32_t saved_end = 0;                     ///< position that the holding's saved state stands for
   bool was_admitted = false;
   State state;
 };

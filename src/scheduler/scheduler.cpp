@@ -100,6 +100,12 @@ void Scheduler::apply(const BlockFilled& event) {
   check(std::ssize(request.prefixes) * pool_.positions_per_block() <= request.num_tokens, "a block is full of known tokens");
 }
 
+void Scheduler::apply(const Drafted& event) {
+  auto* decoding = std::get_if<Decoding>(&known(event.request).state);
+  check(decoding != nullptr && event.num_drafts >= 0, "drafts are for a decoding request");
+  decoding->num_drafts = event.num_drafts;
+}
+
 void Scheduler::apply(const Advanced& event) {
   Request& request = known(event.request);
   const std::int32_t num_left = num_uncomputed(request) - event.num_computed;
@@ -146,7 +152,20 @@ void Scheduler::forget_finished() {
   finished_.clear();
 }
 
+/// Drafts of `request` that are verified: within the rows of the step, its positions and the blocks it holds or that nobody else may need.
+std::int32_t Scheduler::num_draft_rows(const Request& request, std::int32_t budget) const {
+  const auto& decoding = std::get<Decoding>(request.state);
+  const std::int32_t wanted = std::min({decoding.num_drafts, budget, request.max_positions - request.num_tokens});
+  const std::int32_t num_spare = std::max(0, pool_.blocks().num_free() - num_running());
+  const std::int32_t num_blocks = static_cast<std::int32_t>(decoding.cache.blocks.size()) + num_spare;
+  return std::clamp(num_blocks * pool_.positions_per_block() - request.num_tokens, 0, std::max(wanted, 0));
+}
+
 void Scheduler::plan_decode() {
+  std::int32_t num_decoding = 0;
+  for (const Request* request : running_) {
+    num_decoding += std::holds_alternative<Decoding>(request->state) ? 1 : 0;
+  }
   for (std::size_t i = 0; i < running_.size();) {
     Request& request = *running_[i];
     auto* decoding = std::get_if<Decoding>(&request.state);
@@ -154,7 +173,12 @@ void Scheduler::plan_decode() {
       ++i;
       continue;
     }
-    bool has_room = pool_.extend(decoding->cache, request.num_tokens);
+    if (decoding->cache.saved_state.value != 0) {
+      pool_.discard_state(decoding->cache);  // of drafts that were not accepted so far
+    }
+    // Everybody behind keeps a row.
+    const std::int32_t num_drafts = num_draft_rows(request, limits_.max_batched_tokens - plan_.num_tokens - num_decoding);
+    bool has_room = pool_.extend(decoding->cache, request.num_tokens + num_drafts);
     while (!has_room && i + 1 < running_.size()) {
       preempt_running(cheapest_younger(i));
       has_room = pool_.extend(decoding->cache, request.num_tokens);
@@ -163,7 +187,9 @@ void Scheduler::plan_decode() {
       preempt_running(i);  // the youngest: everybody else needs what they hold
       break;
     }
-    add_chunk(request, 1);
+    add_chunk(request, 1 + num_drafts, num_drafts);
+    decoding->num_drafts = 0;
+    --num_decoding;
     ++i;
   }
 }
@@ -280,15 +306,15 @@ void Scheduler::start(Request& request, const PrefixUse& use) {
   request.was_admitted = true;
 }
 
-void Scheduler::add_chunk(const Request& request, std::int32_t num_tokens) {
+void Scheduler::add_chunk(const Request& request, std::int32_t num_tokens, std::int32_t num_drafts) {
   const kvcache::Holding& cache = *holding(request);
-  const bool last = num_tokens == num_uncomputed(request);
+  const bool last = num_tokens - num_drafts == num_uncomputed(request);
   PlannedChunk chunk{.request = request.id,
                      .slot = cache.slot,
                      .blocks = cache.blocks,
                      .first_position = num_computed(request),
                      .num_tokens = num_tokens,
-                     .num_logit_rows = last ? 1 : 0};
+                     .num_logit_rows = last ? 1 + num_drafts : 0};
   if (const auto* prefilling = std::get_if<Prefilling>(&request.state)) {
     chunk.keep_from = limits_.reuse.bounded_replay ? std::max(0, request.num_prompt - limits_.reuse.keep) : 0;
     chunk.first_valid = prefilling->first_valid;

@@ -29,7 +29,7 @@ struct PlannedChunk {
   std::span<const BlockId> blocks;  ///< covers all positions up to the last of the chunk
   std::int32_t first_position = 0;
   std::int32_t num_tokens = 0;
-  std::int32_t num_logit_rows = 0;  ///< 1 when the chunk ends at the last known token, else 0
+  std::int32_t num_logit_rows = 0;  ///< the last known token's row and those of drafts behind it; 0 when the chunk ends before
   std::int32_t keep_from = 0;       ///< these three as in model::Chunk
   std::int32_t first_valid = 0;
   std::int32_t stored_until = 0;
@@ -68,7 +68,14 @@ struct Submitted {
   std::int32_t priority = 0;                      ///< a higher one comes first
   std::vector<kvcache::BlockHash> prefixes = {};  ///< of the blocks that the tokens fill; empty: nothing is shared
 };
-/// A planned chunk was computed: `num_computed` positions more are valid, `num_new_tokens` tokens more are known.
+/// The next `num_drafts` tokens of a decoding request are proposed: the next plan verifies as many of them as there is room for, in one
+/// chunk. Drafts never cost another request anything. They are forgotten with the next plan or when the request is preempted.
+struct Drafted {
+  RequestId request;
+  std::int32_t num_drafts = 0;
+};
+/// A planned chunk was computed: `num_computed` positions more are valid, `num_new_tokens` tokens more are known. A chunk with drafts is
+/// reported once per accepted row, so that every block is named before it is complete.
 struct Advanced {
   RequestId request;
   std::int32_t num_computed = 0;
@@ -91,7 +98,7 @@ struct Forked {
 struct Ended {
   RequestId request;
 };
-using Event = std::variant<Submitted, Advanced, BlockFilled, Forked, Ended>;
+using Event = std::variant<Submitted, Drafted, Advanced, BlockFilled, Forked, Ended>;
 
 /// An older request that does not fit is passed by at most this many younger ones; then it is next. Enough to use the holes that
 /// a long prompt waits beside, few enough that it waits for the end of requests that run already.
@@ -121,6 +128,7 @@ class Scheduler {
 
  private:
   void apply(const Submitted& event);
+  void apply(const Drafted& event);
   void apply(const Advanced& event);
   void apply(const BlockFilled& event);
   void apply(const Forked& event);
@@ -128,6 +136,7 @@ class Scheduler {
 
   void forget_finished();
   void plan_decode();
+  [[nodiscard]] std::int32_t num_draft_rows(const Request& request, std::int32_t budget) const;
   void plan_prefill();
   [[nodiscard]] std::size_t cheapest_younger(std::size_t index) const;
   void preempt_running(std::size_t index);
@@ -139,7 +148,7 @@ class Scheduler {
   [[nodiscard]] bool try_admit(Request& request);
   void start(Request& request, const PrefixUse& use);
   [[nodiscard]] std::int32_t next_stop(const Request& request) const;
-  void add_chunk(const Request& request, std::int32_t num_tokens);
+  void add_chunk(const Request& request, std::int32_t num_tokens, std::int32_t num_drafts = 0);
   void save_states();
   [[nodiscard]] std::int32_t last_usable_end(const Request& request) const;
   void forget_passed_state(const Request& request, std::int32_t end);

@@ -15,14 +15,14 @@ void Scheduler::publish(Request& request) {
     const auto block = static_cast<std::size_t>(request.num_published);
     pool_.publish(request.prefixes[block], cache.blocks[block]);
   }
-  if (cache.saved_state.value != 0) {
+  if (cache.saved_state.value != 0 && num_computed(request) >= request.saved_end) {
     publish_state(request);
   }
 }
 
 void Scheduler::publish_state(Request& request) {
   kvcache::Holding& cache = *holding(request);
-  const auto num_blocks = static_cast<std::size_t>(num_computed(request) / pool_.positions_per_block());
+  const auto num_blocks = static_cast<std::size_t>(request.saved_end / pool_.positions_per_block());
   if (num_blocks > request.prefixes.size()) {
     pool_.discard_state(cache);
     return;
@@ -36,8 +36,10 @@ void Scheduler::save_states() {
     return;
   }
   for (const PlannedChunk& chunk : plan_.chunks) {
-    const std::int32_t end = chunk.first_position + chunk.num_tokens;
-    if (end % pool_.positions_per_block() != 0) {
+    const std::int32_t computed = chunk.first_position + chunk.num_tokens;
+    const std::int32_t end = computed / pool_.positions_per_block() * pool_.positions_per_block();
+    // Behind the end of the block there may be drafts: the rings are long enough for both.
+    if (end <= chunk.first_position || (chunk.num_logit_rows <= 1 && end != computed)) {
       continue;
     }
     Request& request = requests_.at(chunk.request);
@@ -46,6 +48,7 @@ void Scheduler::save_states() {
     }
     forget_passed_state(request, end);
     if (pool_.acquire_state(*holding(request))) {
+      request.saved_end = end;
       plan_.saved_states.push_back({.from = chunk.slot, .to = holding(request)->saved_state});
     }
   }

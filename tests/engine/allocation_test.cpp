@@ -7,9 +7,14 @@
 namespace deepinfer::test {
 namespace {
 
-TEST(EngineAllocation, AStepOfRunningRequestsAllocatesNothing) {
+/// With and without drafts.
+class EngineAllocation : public testing::TestWithParam<std::int32_t> {};
+INSTANTIATE_TEST_SUITE_P(Drafts, EngineAllocation, testing::Values(0, 3), testing::PrintToStringParamName());
+
+TEST_P(EngineAllocation, AStepOfRunningRequestsAllocatesNothing) {
   // Blocks of the whole context and tokens that are reserved: what remains is per token.
-  Harness harness({.max_requests = 8, .max_batched_tokens = 64, .positions_per_block = 200});
+  Harness harness({.max_requests = 8, .max_batched_tokens = 64, .positions_per_block = 200, .max_drafts = GetParam()});
+  harness.model.draft_error_every = -1;
   std::mt19937_64 random(5);
   for (int i = 0; i < 8; ++i) {
     engine::GenerationRequest request{.prompt = random_prompt(random, 20), .max_tokens = 150, .ignore_eos = true};

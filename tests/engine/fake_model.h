@@ -18,7 +18,7 @@ namespace deepinfer::test {
 
 class FakeModel {
  public:
-  static constexpr std::int32_t kRing = 3;  // rows of a slot
+  static constexpr std::int32_t kRing = 8;  // rows of a slot: one that is read, and as many as drafts may overwrite
   static constexpr std::int32_t kLookback = 3;
   static constexpr std::int32_t kNoToken = -1;
 
@@ -26,10 +26,18 @@ class FakeModel {
       : geometry_(geometry),
         vocab_size_(vocab_size),
         rows_(static_cast<std::size_t>(geometry.num_blocks * geometry.positions_per_block), kNoToken),
-        rings_(static_cast<std::size_t>(geometry.num_slots * kRing)) {}
+        rings_(static_cast<std::size_t>(geometry.num_slots * kRing)),
+        texts_(static_cast<std::size_t>(geometry.num_slots)) {
+    for (auto& text : texts_) {
+      text.reserve(static_cast<std::size_t>(std::min(geometry.num_blocks * geometry.positions_per_block, 2000)));
+    }
+  }
 
   /// A history with this token has logits that are not numbers.
   TokenId bad_token{kNoToken};
+  /// The drafter's logits are the model's own, but of every so many positions one has others; 1: all have. 0: none. Below 0: they say nothing
+  /// and cost no memory.
+  std::int32_t draft_error_every = 3;
   /// Called at the start of every forward.
   std::function<void(std::span<const model::Chunk>)> on_forward;
 
@@ -42,6 +50,41 @@ class FakeModel {
       compute(chunk);
     }
     return logits_;
+  }
+
+  /// A drafter that knows the tokens of its slot.
+  std::span<const float> draft(std::span<const model::DraftStart> starts, std::int32_t num_drafts, model::PickDrafts& pick) {
+    confidences_.assign(starts.size() * static_cast<std::size_t>(num_drafts), 0);
+    if (draft_error_every < 0) {
+      picked_.resize(starts.size());
+      for (std::int32_t i = 0; i < num_drafts; ++i) {
+        logits_.assign(starts.size() * static_cast<std::size_t>(vocab_size_), 0.0F);
+        pick(i, logits_, picked_);
+      }
+      return confidences_;
+    }
+    std::vector<std::vector<std::int32_t>> texts;
+    for (const model::DraftStart& start : starts) {
+      std::vector<std::int32_t> text = texts_.at(static_cast<std::size_t>(start.slot.value));
+      text.resize(static_cast<std::size_t>(start.position), kNoToken);
+      text.push_back(start.anchor.value);
+      texts.push_back(std::move(text));
+    }
+    std::vector<TokenId> tokens(starts.size());
+    for (std::int32_t i = 0; i < num_drafts; ++i) {
+      logits_.clear();
+      for (std::size_t r = 0; r < starts.size(); ++r) {
+        const std::uint64_t hash = hash_of(texts[r]);
+        const bool errs = draft_error_every > 0 && hash % static_cast<std::uint64_t>(draft_error_every) == 0;
+        append_logits(errs ? mix(hash, 1) : hash, false);
+        confidences_[static_cast<std::size_t>(i) * starts.size() + r] = errs ? -2.0F : 2.0F;
+      }
+      pick(i, logits_, tokens);
+      for (std::size_t r = 0; r < starts.size(); ++r) {
+        texts[r].push_back(tokens[r].value);
+      }
+    }
+    return confidences_;
   }
 
   /// The memory of one block and of one slot.
@@ -57,6 +100,7 @@ class FakeModel {
     for (std::int32_t row = 0; row < kRing; ++row) {
       rings_.at(static_cast<std::size_t>(to.value * kRing + row)) = rings_.at(static_cast<std::size_t>(from.value * kRing + row));
     }
+    texts_.at(static_cast<std::size_t>(to.value)) = texts_.at(static_cast<std::size_t>(from.value));
   }
 
  private:
@@ -68,6 +112,25 @@ class FakeModel {
   static std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
     hash = (hash ^ value) * 0x9E3779B97F4A7C15;
     return hash ^ (hash >> 29);
+  }
+
+  /// The hash that compute() has behind a text.
+  static std::uint64_t hash_of(std::span<const std::int32_t> text) {
+    RingRow last;
+    for (std::size_t position = 0; position < text.size(); ++position) {
+      std::uint64_t hash = 0;
+      for (std::size_t p = 0; p <= position; ++p) {
+        hash = mix(hash, static_cast<std::uint64_t>(text[p]));
+      }
+      for (std::size_t back = 1; back <= std::min<std::size_t>(kLookback, position); ++back) {
+        hash = mix(hash, static_cast<std::uint64_t>(text[position - back]));
+      }
+      if (position > 0) {
+        hash = mix(mix(hash, static_cast<std::uint64_t>(last.position)), last.hash);
+      }
+      last = {.position = static_cast<std::int32_t>(position), .hash = hash};
+    }
+    return last.hash;
   }
 
   std::int32_t& row(const model::Chunk& chunk, std::int32_t position) {
@@ -111,6 +174,9 @@ class FakeModel {
         hash = mix(mix(hash, static_cast<std::uint64_t>(last.position)), last.hash);
       }
       ring(chunk, position) = {.position = position, .hash = hash};
+      std::vector<std::int32_t>& text = texts_.at(static_cast<std::size_t>(chunk.slot.value));
+      text.resize(static_cast<std::size_t>(position), kNoToken);
+      text.push_back(chunk.tokens[static_cast<std::size_t>(i)].value);
       if (i >= num_tokens - chunk.num_logit_rows) {
         append_logits(hash, bad);
       }
@@ -128,6 +194,9 @@ class FakeModel {
   std::int32_t vocab_size_;
   std::vector<std::int32_t> rows_;  // token per position of every block, of whoever wrote it last
   std::vector<RingRow> rings_;
+  std::vector<std::vector<std::int32_t>> texts_;  // tokens of every slot, for the drafter only
+  std::vector<float> confidences_;
+  std::vector<TokenId> picked_;
   std::vector<float> logits_;
 };
 

@@ -96,6 +96,9 @@ struct HarnessOptions {
   bool has_tiers = false;
   std::size_t tier_memory_bytes = 0;
   std::filesystem::path tier_directory = {};  ///< empty: no disk
+  std::int32_t max_drafts = 0;
+  engine::SpeculationMode speculation = engine::SpeculationMode::full;
+  engine::VerificationRule verification_rule = engine::VerificationRule::coupled;
 };
 
 inline engine::EngineParts fake_parts(FakeModel& model, kvcache::CacheGeometry geometry) {
@@ -107,6 +110,9 @@ inline engine::EngineParts fake_parts(FakeModel& model, kvcache::CacheGeometry g
                             .geometry = geometry,
                             .vocabulary = fake_vocabulary()};
   parts.model.copy_state = [&model](SlotId from, SlotId to) { model.copy_state(from, to); };
+  parts.model.draft = [&model](std::span<const model::DraftStart> starts, std::int32_t num_drafts, model::PickDrafts& pick) {
+    return model.draft(starts, num_drafts, pick);
+  };
   parts.model.copy_block = [&model](BlockId from, BlockId to) {
     std::ranges::copy(model.block_memory(from), model.block_memory(to).begin());
   };
@@ -165,6 +171,9 @@ class Harness {
                                                                  .max_model_len = options.max_model_len,
                                                                  .max_queue = options.max_queue,
                                                                  .prefix_cache = options.prefix_cache,
+                                                                 .speculation = options.speculation,
+                                                                 .verification_rule = options.verification_rule,
+                                                                 .max_drafts = options.max_drafts,
                                                                  .overlap_depth = options.overlap_depth}) {}
 
   RequestId submit(const engine::GenerationRequest& request) {

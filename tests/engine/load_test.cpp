@@ -182,8 +182,9 @@ TEST(Load, RefusesAReplayThatKeepsTooLittle) {
   engine::EngineOptions options = small();
   options.replay = engine::Replay::bounded;
   options.replay_keep = 16;
-  expect_error(load_error(kTiny, options), ErrorKind::invalid_argument, "replay_keep is 16; it must be at least 17, or 0 for 28");
+  expect_error(load_error(kTiny, options), ErrorKind::invalid_argument, "replay_keep is 16; it must be at least 22, or 0 for 28");
   options.replay_keep = 17;
+  options.speculation = engine::SpeculationMode::off;
   EXPECT_EQ(load_error(kTiny, options).message, "loaded");
 }
 

@@ -140,6 +140,30 @@ TEST(EngineScenario, SoItIsWhenBlocksAndSlotsAreShort) {
   }
 }
 
+TEST(EngineScenario, SoItIsWithDrafts) {
+  for (const engine::SpeculationMode mode : {engine::SpeculationMode::full, engine::SpeculationMode::confidence}) {
+    for (const std::int32_t num_blocks : {45, 120}) {
+      ScenarioRun run({.options = {.max_requests = 6,
+                                   .max_batched_tokens = 40,
+                                   .max_model_len = 140,
+                                   .num_blocks = num_blocks,
+                                   .num_extra_slots = num_blocks == 45 ? 2 : 40,
+                                   .overlap_depth = num_blocks == 45 ? 0 : 1,
+                                   .prefix_cache = true,
+                                   .has_tiers = num_blocks == 45,
+                                   .tier_memory_bytes = 3000,
+                                   .max_drafts = 5,
+                                   .speculation = mode},
+                       .num_steps = 1500,
+                       .cancel_chance = 20},
+                      55);
+      run.run();
+      EXPECT_GT(run.stats().num_cached_tokens, 200);
+      EXPECT_GT(run.stats().speculation.num_accepted, 500);
+    }
+  }
+}
+
 TEST(EngineScenario, SoItIsWhenPrefixesGoToMemoryAndComeBack) {
   for (const std::int32_t overlap_depth : {0, 1}) {
     ScenarioRun run({.options = {.max_requests = 5,

@@ -137,7 +137,7 @@ TEST_P(RealModelLaw, AnyNumberOfThreadsGivesTheSameTokens) {
 TEST_P(RealModelLaw, ACancelReturnsItsBlocksWithinOneStepAndChangesNobodyElse) {
   std::mt19937_64 random(25);
   RealEngine engine = RealEngine::load(GetParam(), {.max_requests = 3, .max_batched_tokens = 32, .max_model_len = 256});
-  const auto kept = request_of(random, 20, 8);
+  const auto kept = request_of(random, 20, 60);
   const auto reply = engine.submit(kept);
   // One is cancelled while it decodes, one in the middle of its prompt.
   for (const std::size_t num_prompt : {10U, 200U}) {

@@ -18,6 +18,7 @@ struct Scenario {
   std::int32_t max_prompt = 0;
   std::int32_t max_outputs = 0;
   int end_chance = 0;  // one step in so many ends a random request early; 0: never
+  std::int32_t max_drafts = 0;
 };
 
 enum class Phase { queued, prefilling, decoding };
@@ -27,6 +28,7 @@ struct NaiveRequest {
   std::int32_t num_tokens = 0;
   std::int32_t max_positions = 0;
   std::int32_t num_computed = 0;
+  std::int32_t num_drafts = 0;
   SlotId slot{};
   std::vector<BlockId> blocks{};
 };
@@ -59,7 +61,7 @@ class NaiveModel {
     NaiveRequest& request = requests.at(chunk.request.value);
     request.num_computed += chunk.num_tokens;
     request.num_tokens += chunk.num_logit_rows;
-    request.phase = chunk.num_logit_rows == 1 ? Phase::decoding : Phase::prefilling;
+    request.phase = chunk.num_logit_rows >= 1 ? Phase::decoding : Phase::prefilling;
   }
 
  private:
@@ -106,9 +108,13 @@ class NaiveModel {
     ASSERT_EQ(chunk.first_position, request.num_computed) << "chunks are contiguous";
     ASSERT_GE(chunk.num_tokens, 1);
     const std::int32_t end = chunk.first_position + chunk.num_tokens;
-    ASSERT_LE(end, request.num_tokens);
+    const std::int32_t num_drafts = decodes ? chunk.num_tokens - 1 : 0;
+    ASSERT_LE(num_drafts, request.num_drafts) << "only proposed drafts are verified";
+    ASSERT_LE(end, request.num_tokens + num_drafts);
+    ASSERT_LE(end, request.max_positions);
     ASSERT_LE(request.num_tokens, request.max_positions);
-    ASSERT_EQ(chunk.num_logit_rows, end == request.num_tokens ? 1 : 0);
+    ASSERT_EQ(chunk.num_logit_rows, end >= request.num_tokens ? 1 + num_drafts : 0);
+    request.num_drafts = 0;
     ASSERT_GE(static_cast<std::int32_t>(chunk.blocks.size()), blocks_for(end));
     ASSERT_GE(chunk.blocks.size(), request.blocks.size());
     ASSERT_TRUE(std::ranges::equal(request.blocks, chunk.blocks.first(request.blocks.size()))) << "a block table only grows";
@@ -128,7 +134,7 @@ class NaiveModel {
       }
       if (request.phase == Phase::prefilling) {
         const auto chunk = std::ranges::find(plan.chunks, RequestId{id}, &PlannedChunk::request);
-        all_prompts_complete = all_prompts_complete && chunk != plan.chunks.end() && chunk->num_logit_rows == 1;
+        all_prompts_complete = all_prompts_complete && chunk != plan.chunks.end() && chunk->num_logit_rows >= 1;
       }
     }
     if (!all_prompts_complete) {
@@ -185,6 +191,7 @@ class ScenarioRun {
   }
 
   int num_preempted() const { return num_preempted_; }
+  int num_drafts() const { return num_drafts_; }
   int num_ended_early(Phase phase) const { return num_ended_early_.at(static_cast<std::size_t>(phase)); }
 
  private:
@@ -202,8 +209,34 @@ class ScenarioRun {
     scheduler_.check_integrity();
   }
 
+  void maybe_draft() {
+    for (auto& [id, request] : model_.requests) {
+      if (request.phase == Phase::decoding && scenario_.max_drafts > 0 && random_() % 3 != 0) {
+        request.num_drafts = static_cast<std::int32_t>(random_() % static_cast<std::uint64_t>(scenario_.max_drafts + 1));
+        apply({Drafted{.request = {id}, .num_drafts = request.num_drafts}});
+      }
+    }
+  }
+
+  /// Some of the drafts are accepted, one row after the other.
+  void advance_drafts(const PlannedChunk& chunk, std::vector<Event>& events) {
+    NaiveRequest& request = model_.requests.at(chunk.request.value);
+    const auto num_rows = 1 + static_cast<std::int32_t>(random_() % static_cast<std::uint64_t>(chunk.num_tokens));
+    for (std::int32_t row = 0; row < num_rows; ++row) {
+      ++request.num_computed;
+      if (request.num_tokens++ == request.max_positions) {
+        events.push_back(Ended{.request = chunk.request});
+        model_.requests.erase(chunk.request.value);
+        return;
+      }
+      events.push_back(Advanced{.request = chunk.request, .num_computed = 1, .num_new_tokens = 1});
+    }
+    num_drafts_ += chunk.num_tokens - 1;
+  }
+
   void one_step() {
     maybe_end_early();
+    maybe_draft();
     const StepPlan& plan = scheduler_.plan();
     scheduler_.check_integrity();
     model_.observe(plan);
@@ -211,6 +244,10 @@ class ScenarioRun {
     std::vector<Event> events;
     for (const PlannedChunk& chunk : plan.chunks) {
       const NaiveRequest& request = model_.requests.at(chunk.request.value);
+      if (chunk.num_logit_rows > 1) {
+        advance_drafts(chunk, events);
+        continue;
+      }
       const bool full = chunk.num_logit_rows == 1 && request.num_tokens == request.max_positions;
       const bool stops = full || (chunk.num_logit_rows == 1 && random_() % 40 == 0) || (scenario_.end_chance > 0 && random_() % 200 == 0);
       if (stops) {
@@ -240,6 +277,7 @@ class ScenarioRun {
   NaiveModel model_;
   std::uint64_t last_id_ = 0;
   int num_preempted_ = 0;
+  int num_drafts_ = 0;
   std::array<int, 3> num_ended_early_{};
 };
 
@@ -269,6 +307,19 @@ TEST(RandomScenario, KeepsItsPromisesWhenBlocksAreShort) {
                                    .max_outputs = 50},
                                   seed);
     EXPECT_GT(tight.num_preempted(), 100);
+  }
+}
+
+TEST(RandomScenario, KeepsItsPromisesWithDrafts) {
+  for (const std::int32_t num_blocks : {40, 400}) {
+    const ScenarioRun drafted = run({.limits = {.max_requests = 8, .max_batched_tokens = 28},
+                                     .geometry = {.positions_per_block = 4, .num_blocks = num_blocks, .num_slots = 9},
+                                     .max_prompt = 60,
+                                     .max_outputs = 60,
+                                     .end_chance = 30,
+                                     .max_drafts = 5},
+                                    8);
+    EXPECT_GT(drafted.num_drafts(), 3000);
   }
 }
 

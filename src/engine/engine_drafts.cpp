@@ -1,0 +1,222 @@
+// Speculative decoding: proposals behind a step, their number in the next, their verdicts. Tokens are those of plain steps: each row of a
+// verification is sampled as ever, and the next row counts only when its draft is what was sampled (coupled rule).
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "base/check.h"
+#include "engine/engine.h"
+#include "grammar/matcher.h"
+
+namespace deepinfer::engine {
+namespace {
+
+bool is_decoding(const scheduler::Request* request) {
+  return request != nullptr && std::holds_alternative<scheduler::Decoding>(request->state);
+}
+
+double seconds_between(TimePoint begin, TimePoint end) { return std::chrono::duration<double>(end - begin).count(); }
+
+}  // namespace
+
+/// Before a plan: how many drafts of each request are verified.
+void Engine::plan_drafts() {
+  rates_.clear();
+  older_rates_.clear();
+  std::erase_if(draft_owners_, [this](RequestId id) { return !live_.contains(id) || !is_decoding(scheduler_.find(id)); });
+  for (const RequestId id : draft_owners_) {
+    const LiveRequest::Drafts& drafts = live_.at(id).drafts;
+    rates_.push_back({drafts.rates});
+    older_rates_.push_back({drafts.older_rates});
+  }
+  const auto num_drafts = speculation_->plan(older_rates_, rates_, max_batched_tokens_);
+  for (std::size_t i = 0; i < draft_owners_.size(); ++i) {
+    if (num_drafts[i] > 0) {
+      apply(scheduler::Drafted{.request = draft_owners_[i], .num_drafts = num_drafts[i]});
+    }
+  }
+}
+
+/// The rows of a chunk with drafts, as far as they are accepted.
+void Engine::take_draft_rows(LiveRequest& live, const model::Chunk& chunk, std::span<const float> logits) {
+  const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
+  const std::size_t num_drafts = chunk.tokens.size() - 1;
+  live.drafts.num_verified += static_cast<std::int32_t>(num_drafts);
+  std::int32_t num_accepted = 0;
+  for (std::size_t row = 0; row <= num_drafts; ++row) {
+    const bool accepted = sample_token(live, logits.subspan(row * row_size, row_size), row < num_drafts ? static_cast<std::int32_t>(row) : -1);
+    num_accepted += accepted ? 1 : 0;
+    live.drafts.num_accepted += accepted ? 1 : 0;
+    if (row < num_drafts) {
+      speculation_->record_verdict(static_cast<std::int32_t>(row), live.drafts.logits[row], accepted);
+    }
+    if (live.is_finished()) {
+      break;
+    }
+    apply(scheduler::Advanced{.request = live.id(), .num_computed = 1, .num_new_tokens = 1});
+    if (shares_prefixes_) {
+      extend_prefixes(live);
+    }
+    if (!accepted) {
+      break;
+    }
+  }
+  speculation_->record_round(static_cast<std::int32_t>(num_drafts), num_accepted);
+  if (live.is_finished()) {
+    apply(scheduler::Ended{.request = live.id()});
+  }
+  await_delivery(live);
+}
+
+/// The token of a row; `draft`: place of the row's draft, or -1.
+std::expected<sampling::Verdict, sampling::RowFailure> Engine::judge(const LiveRequest& live, std::span<const float> row,
+                                                                    const sampling::Params& params, sampling::RandomKey key,
+                                                                    std::span<const float> raw, std::int32_t draft) {
+  const bool has_draft = draft >= 0;
+  const TokenId proposal = has_draft ? live.drafts.rows[static_cast<std::size_t>(draft) + 1] : TokenId{};
+  if (!rejection_ || params.is_greedy()) {
+    const auto token = sampler_.sample(row, params, key, raw);
+    if (!token) {
+      return std::unexpected(token.error());
+    }
+    return sampling::Verdict{.accepted = has_draft && *token == proposal, .token = *token};
+  }
+  sampling::Distribution& target = sampler_.distribution();
+  if (const auto read = target.read(row, params, raw); !read) {
+    return std::unexpected(read.error());
+  }
+  target.scatter(target_row_);
+  if (!has_draft) {
+    return sampling::Verdict{.accepted = false, .token = rejection_->sample(target_row_, key)};
+  }
+  const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
+  const auto drawn_from = std::span(live.drafts.log_probs).subspan(static_cast<std::size_t>(draft) * row_size, row_size);
+  return rejection_->verify(target_row_, drawn_from, proposal, key);
+}
+
+/// Behind a step: proposals for every decoding request, if they are worth it.
+void Engine::propose_drafts() {
+  const TimePoint begin = parts_.clock->now();
+  draft_owners_.clear();
+  for (std::size_t i = 0; i < chunks_.size(); ++i) {
+    LiveRequest& live = *chunk_owners_[i];
+    if (chunks_[i].num_logit_rows > 0 && !live.is_finished() && is_decoding(scheduler_.find(live.id()))) {
+      draft_owners_.push_back(live.id());
+    }
+    live.drafts.rows.clear();
+  }
+  const bool drafts = speculation_->wants_drafts(static_cast<std::int32_t>(draft_owners_.size()));
+  if (drafts) {
+    make_drafts();
+  } else {
+    for (const RequestId id : draft_owners_) {
+      live_.at(id).drafts.rates.clear();
+      live_.at(id).drafts.older_rates.clear();
+    }
+  }
+  report_step(begin, drafts);
+}
+
+void Engine::make_drafts() {
+  draft_starts_.clear();
+  drafting_.clear();
+  for (const RequestId id : draft_owners_) {
+    LiveRequest& live = live_.at(id);
+    std::swap(live.drafts.older_rates, live.drafts.rates);
+    live.drafts.rates.clear();
+    live.drafts.logits.clear();
+    live.drafts.is_closed = false;
+    const auto num_tokens = static_cast<std::int32_t>(live.tokens().size());
+    if (num_tokens + 1 > live.max_total() - 1) {
+      continue;  // no position is left for a draft
+    }
+    live.drafts.rows.push_back(live.tokens().back());
+    draft_starts_.push_back({.slot = scheduler::holding(*scheduler_.find(id))->slot, .position = num_tokens - 1, .anchor = live.tokens().back()});
+    drafting_.push_back(&live);
+  }
+  if (drafting_.empty()) {
+    return;
+  }
+  const TimePoint begin = parts_.clock->now();
+  const std::int32_t num_drafts = speculation_->max_drafts();
+  const std::span<const float> confidences = parts_.model.draft(draft_starts_, num_drafts, pick_drafts_);
+  for (std::size_t r = 0; r < drafting_.size(); ++r) {
+    LiveRequest::Drafts& drafts = drafting_[r]->drafts;
+    const std::size_t count = drafts.rows.size() - 1;
+    float rate = 1;
+    for (std::size_t i = 0; i < count; ++i) {
+      drafts.logits.push_back(confidences[i * drafting_.size() + r]);
+      rate *= speculation_->confidence(static_cast<std::int32_t>(i), drafts.logits.back());
+      drafts.rates.push_back(rate);
+    }
+    drafts.older_rates.resize(count, 1.0F);
+    if (grammar::Matcher* matcher = drafting_[r]->matcher()) {
+      matcher->rollback(num_matched_[r]);
+    }
+  }
+  speculation_->record_draft_pass(seconds_between(begin, parts_.clock->now()));
+}
+
+/// Draft number `index` of every request that drafts: what the request would sample from the drafter's row.
+void Engine::pick_drafts(std::int32_t index, std::span<const float> logits, std::span<TokenId> tokens) {
+  if (index == 0) {
+    num_matched_.assign(drafting_.size(), 0);
+  }
+  const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
+  for (std::size_t r = 0; r < drafting_.size(); ++r) {
+    LiveRequest& live = *drafting_[r];
+    tokens[r] = live.drafts.rows.back();  // where nothing follows: any token
+    if (live.drafts.is_closed) {
+      continue;
+    }
+    const auto token = propose(live, index, logits.subspan(r * row_size, row_size));
+    grammar::Matcher* const matcher = live.matcher();
+    if (!token || (matcher != nullptr && !matcher->accept(*token))) {
+      live.drafts.is_closed = true;
+      continue;
+    }
+    num_matched_[r] += matcher != nullptr ? 1 : 0;
+    live.drafts.rows.push_back(*token);
+    tokens[r] = *token;
+    live.drafts.is_closed = matcher != nullptr ? matcher->has_ended() || matcher->is_finished() : *token == parts_.eos && !live.ignores_eos();
+  }
+}
+
+/// The drafter samples as the target will: same parameters and, by the coupled rule, the same noise.
+std::optional<TokenId> Engine::propose(LiveRequest& live, std::int32_t index, std::span<const float> logits) {
+  const sampling::Params params = sampling_params(live);
+  const sampling::RandomKey key{.seed = live.sampling().seed, .position = static_cast<std::int64_t>(live.tokens().size()) + index};
+  const std::span<const float> row = adjusted(live, allowed_logits(live, logits));
+  if (!speculation_->uses_rejection()) {
+    const auto token = sampler_.sample(row, params, key);
+    return token ? std::optional(*token) : std::nullopt;
+  }
+  sampling::Distribution& distribution = sampler_.distribution();
+  if (!distribution.read(row, params)) {
+    return std::nullopt;
+  }
+  const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
+  live.drafts.log_probs.resize(static_cast<std::size_t>(speculation_->max_drafts()) * row_size);
+  const auto kept = std::span(live.drafts.log_probs).subspan(static_cast<std::size_t>(index) * row_size, row_size);
+  distribution.scatter(kept);
+  return params.is_greedy() ? TokenId{distribution.argmax()} : rejection_->sample_draft(kept, key);
+}
+
+/// Tells the cost model of a step without prompts.
+void Engine::report_step(TimePoint drafts_begin, bool drafted) {
+  if (num_prefill_rows_ > 0) {
+    return;
+  }
+  Speculation::StepReport report{.num_requests = static_cast<std::int32_t>(chunks_.size()),
+                                 .num_tokens = counters_.num_generated_tokens - num_generated_before_step_,
+                                 .seconds = seconds_between(launched_at_, drafts_begin),
+                                 .draft_seconds = seconds_between(drafts_begin, parts_.clock->now()),
+                                 .drafted = drafted};
+  for (const model::Chunk& chunk : chunks_) {
+    report.num_rows += static_cast<std::int32_t>(chunk.tokens.size());
+    report.verified = report.verified || chunk.tokens.size() > 1;
+  }
+  speculation_->record_step(report);
+}
+
+}  // namespace deepinfer::engine

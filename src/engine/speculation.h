@@ -1,0 +1,138 @@
+// Speculation: when drafts are made, how many are verified, and what came of them. Times and confidences in, numbers out.
+// Not here: the drafter (model), proposals and verdicts (engine_drafts.cpp), the choice for given rates and times (scheduler/verification.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/options.h"
+#include "engine/stats.h"
+#include "scheduler/verification.h"
+
+namespace deepinfer::engine {
+
+/// Measured time of a step by its number of rows.
+class StepTimes {
+ public:
+  explicit StepTimes(std::int32_t max_rows);
+
+  void add(std::int32_t num_rows, double seconds);
+  /// Median of the last measurements, between measured sizes in a straight line, never less than that of a smaller step; 0 below the smallest
+  /// measured size and where only one is known.
+  [[nodiscard]] double seconds(std::int32_t num_rows) const { return curve_[static_cast<std::size_t>(num_rows)]; }
+
+ private:
+  static constexpr std::size_t kKept = 9;
+  struct Size {
+    std::array<float, kKept> recent{};
+    std::uint32_t count = 0;
+    [[nodiscard]] double median() const;
+  };
+
+  void rebuild();
+
+  std::vector<Size> sizes_;    // by rows
+  std::vector<double> curve_;  // by rows
+  std::int32_t num_since_rebuild_ = 0;
+};
+
+/// Whether drafting pays at all, by load: the way with more tokens per second is taken, the other is tried now and then.
+class DraftGate {
+ public:
+  /// What the next step shall do with this many decoding requests.
+  [[nodiscard]] bool wants_drafts(std::int32_t num_requests);
+  /// A step of decoding requests only, with the draft pass behind it if it had one. `drafted`: drafts were verified and new ones made; a step
+  /// that did only one of both says nothing.
+  void record(std::int32_t num_requests, bool drafted, std::int64_t num_tokens, double seconds);
+
+ private:
+  struct Way {
+    double tokens = 0;
+    double seconds = 0;
+    std::int64_t num_steps = 0;
+    [[nodiscard]] double rate() const { return seconds > 0 ? tokens / seconds : 0; }
+  };
+  struct Load {
+    std::array<Way, 2> ways;  // without drafts, with them
+    std::int64_t num_steps = 0;
+  };
+  [[nodiscard]] Load& load_of(std::int32_t num_requests);
+
+  std::array<Load, 16> loads_;  // by power of two
+};
+
+/// Temperature of one draft position's confidences that makes them most likely, from the last outcomes.
+class TemperatureFit {
+ public:
+  void add(float confidence_logit, bool accepted);
+  /// True when there is something new to fit; then once in so many outcomes.
+  [[nodiscard]] bool is_due() const { return num_new_ >= kFitEvery; }
+  /// In [0.1, 10].
+  [[nodiscard]] double fit();
+
+ private:
+  static constexpr std::size_t kKept = 1024;
+  static constexpr std::int32_t kFitEvery = 256;
+  struct Outcome {
+    float logit = 0;
+    bool accepted = false;
+  };
+  std::vector<Outcome> outcomes_;
+  std::size_t next_ = 0;
+  std::int32_t num_new_ = 0;
+};
+
+class Speculation {
+ public:
+  /// `max_rows`: of one step.
+  Speculation(const EngineOptions& options, std::int32_t max_rows);
+
+  [[nodiscard]] std::int32_t max_drafts() const { return max_drafts_; }
+  [[nodiscard]] bool uses_rejection() const { return uses_rejection_; }
+
+  /// Whether drafts are worth their making for the next step.
+  [[nodiscard]] bool wants_drafts(std::int32_t num_requests);
+  /// Drafts to verify per request; valid until the next call. `older`: rates of each request's proposal before this one, which decide the number of
+  /// rows (no draft can influence whether it is verified); `newer`: of this one, which divide them.
+  [[nodiscard]] std::span<const std::int32_t> plan(std::span<const scheduler::DraftRates> older, std::span<const scheduler::DraftRates> newer,
+                                                   std::int32_t max_rows);
+
+  /// Estimated probability that draft `index` is accepted, its predecessors being so.
+  [[nodiscard]] float confidence(std::int32_t index, float logit) const;
+
+  /// Draft `index` was compared with the target's token.
+  void record_verdict(std::int32_t index, float confidence_logit, bool accepted);
+  /// One request's verification is over.
+  void record_round(std::int32_t num_verified, std::int32_t num_accepted);
+  /// A step of decoding requests only.
+  struct StepReport {
+    std::int32_t num_requests = 0;
+    std::int32_t num_rows = 0;
+    std::int64_t num_tokens = 0;     ///< that came of it
+    double seconds = 0;              ///< forward and sampling
+    double draft_seconds = 0;        ///< the draft pass behind it
+    bool verified = false;           ///< there were drafts
+    bool drafted = false;            ///< drafts were made behind it
+  };
+  void record_step(const StepReport& report);
+  void record_draft_pass(double seconds);
+
+  [[nodiscard]] const SpeculationStats& stats() const { return stats_; }
+
+ private:
+  bool schedules_ = false;
+  bool fits_ = false;
+  bool uses_rejection_ = false;
+  std::int32_t max_drafts_ = 0;
+  std::vector<float> temperatures_;  // [max_drafts]
+  std::vector<TemperatureFit> fits_by_position_;
+  StepTimes times_;
+  DraftGate gate_;
+  scheduler::VerificationPlan plan_;
+  std::vector<std::int32_t> all_;
+  SpeculationStats stats_;
+};
+
+}  // namespace deepinfer::engine
