@@ -65,19 +65,27 @@ Result<std::unique_ptr<Device>> open_device(const ModelFlags& flags) {
 }
 
 engine::EngineOptions engine_options(const ModelFlags& flags) {
-  return {.max_requests = flags.max_requests,
-          .max_batched_tokens = std::max(flags.max_batched_tokens, flags.max_requests),
-          .max_model_len = flags.max_model_len,
-          .max_queue = flags.max_queue,
-          .replay = flags.replay == "bounded" ? engine::Replay::bounded : engine::Replay::exact,
-          .replay_keep = flags.replay_keep,
-          .prefix_cache = flags.prefix_cache,
-          .num_prefix_states = flags.num_prefix_states,
-          .prefix_memory_bytes = flags.prefix_memory_bytes,
-          .prefix_directory = flags.prefix_directory,
-          .prefix_disk_bytes = flags.prefix_disk_bytes,
-          .overlap_depth = flags.overlap_depth,
-          .kv_memory_bytes = flags.kv_memory_bytes};
+  return {
+      .max_requests = flags.max_requests,
+      .max_batched_tokens = std::max(flags.max_batched_tokens, flags.max_requests),
+      .max_model_len = flags.max_model_len,
+      .max_queue = flags.max_queue,
+      .replay = flags.replay == "bounded" ? engine::Replay::bounded : engine::Replay::exact,
+      .replay_keep = flags.replay_keep,
+      .prefix_cache = flags.prefix_cache,
+      .num_prefix_states = flags.num_prefix_states,
+      .prefix_memory_bytes = flags.prefix_memory_bytes,
+      .prefix_directory = flags.prefix_directory,
+      .prefix_disk_bytes = flags.prefix_disk_bytes,
+      .speculation = flags.speculative == "off"     ? engine::SpeculationMode::off
+                     : flags.verification == "full" ? engine::SpeculationMode::full
+                                                    : engine::SpeculationMode::confidence,
+      .verification_rule = flags.verification_rule == "rejection" ? engine::VerificationRule::rejection : engine::VerificationRule::coupled,
+      .max_drafts = flags.speculative == "on" || flags.speculative == "off" ? -1 : std::stoi(flags.speculative),
+      .confidence_temperatures = flags.confidence_temperatures,
+      .fit_confidence = flags.fit_confidence,
+      .overlap_depth = flags.overlap_depth,
+      .kv_memory_bytes = flags.kv_memory_bytes};
 }
 
 namespace {

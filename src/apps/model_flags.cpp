@@ -9,6 +9,11 @@ namespace {
 
 constexpr const char* kBundledModel = "models/nano";
 
+std::string on_off_or_number(const std::string& value) {
+  const bool is_number = !value.empty() && value.size() <= 2 && value.find_first_not_of("0123456789") == std::string::npos;
+  return value == "on" || value == "off" || is_number ? "" : "must be on, off or a number of drafts";
+}
+
 }  // namespace
 
 void add_model_flag(CLI::App& command, std::filesystem::path& model) {
@@ -78,6 +83,33 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
       ->transform(CLI::AsSizeValue(false))
       ->default_str("1GiB")
       ->group(group);
+  command
+      .add_option(
+          "--speculative", flags.speculative,
+          "on: the model's drafter proposes tokens that one step verifies together; off; or a number: drafts per step, at most those it "
+          "was trained for. The tokens are the same")
+      ->check(on_off_or_number)
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--verification", flags.verification,
+                  "confidence: as many drafts as the drafter's confidence and the measured time of steps make worth it; full: all of them")
+      ->check(CLI::IsMember({"confidence", "full"}))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--verification-rule", flags.verification_rule,
+                  "coupled: a draft counts when it is the token that would be sampled anyway; rejection: with probability min(1, target / "
+                  "draft), as the official engine: more drafts count, but tokens depend on where steps begin")
+      ->check(CLI::IsMember({"coupled", "rejection"}))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--confidence-temperatures", flags.confidence_temperatures,
+                  "one number above 0 per draft; 1 when not given, for example 1,1.1,1.2")
+      ->delimiter(',')
+      ->group(group);
+  command.add_flag("--fit-confidence", flags.fit_confidence, "let these temperatures follow what was accepted lately")->group(group);
   command.add_option("--overlap", flags.overlap_depth, "1: plan the next step and deliver tokens while the device computes")
       ->check(CLI::Range(0, 1))
       ->capture_default_str()

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -28,6 +29,11 @@ struct ModelFlags {
   std::size_t prefix_memory_bytes = 0;     ///< 0: no host tier
   std::filesystem::path prefix_directory;  ///< empty: no disk tier
   std::size_t prefix_disk_bytes = std::size_t{1} << 30;
+  std::string speculative = "on";             ///< "on", "off" or the number of drafts
+  std::string verification = "confidence";    ///< or "full"
+  std::string verification_rule = "coupled";  ///< or "rejection"
+  std::vector<float> confidence_temperatures;
+  bool fit_confidence = false;
   std::int32_t overlap_depth = 0;
   std::string structured_output = "on";
   std::string tool_constraint = "structure";

@@ -148,7 +148,7 @@ ModelProbe::Answer ModelProbe::dispatch(const json::Value& request) {
     return stats();
   }
   if (*op == "draft") {
-    return fail(ErrorKind::unsupported, "this build has no drafter");
+    return draft(request);
   }
   return fail(ErrorKind::invalid_argument, "'op' must be forward, generate, score, layers, draft or stats");
 }
@@ -158,7 +158,10 @@ Result<model::Probe*> ModelProbe::direct() {
     return &*direct_;
   }
   const auto plan = model::plan_memory(
-      config_, {.max_requests = 1, .max_batched_tokens = flags_.max_batched_tokens, .max_model_len = flags_.max_model_len});
+      config_, {.max_requests = 1,
+                .max_batched_tokens = flags_.max_batched_tokens,
+                .max_model_len = flags_.max_model_len,
+                .max_drafts = config_.has_drafter() ? std::min(config_.dspark_block_size, flags_.max_batched_tokens - 1) : 0});
   if (!plan) {
     return std::unexpected(plan.error());
   }
@@ -217,6 +220,25 @@ ModelProbe::Answer ModelProbe::forward(const json::Value& request) {
                       {"rows", 1},
                       {"top", top_logits(output->logits)},
                       {"state_sha256", output->state_sha256}};
+}
+
+ModelProbe::Answer ModelProbe::draft(const json::Value& request) {
+  const auto ids = ids_member(request, "ids");
+  const auto probe = direct();
+  if (const Error* const error = first_error(ids, probe)) {
+    return std::unexpected(*error);
+  }
+  const auto output = (*probe)->draft(*ids);
+  if (!output) {
+    return std::unexpected(output.error());
+  }
+  json::Array tokens;
+  json::Array confidences;
+  for (std::size_t i = 0; i < output->tokens.size(); ++i) {
+    tokens.emplace_back(output->tokens[i].value);
+    confidences.emplace_back(static_cast<double>(output->confidences[i]));
+  }
+  return json::Object{{"draft", std::move(tokens)}, {"confidence", std::move(confidences)}};
 }
 
 ModelProbe::Answer ModelProbe::score(const json::Value& request) {

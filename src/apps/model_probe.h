@@ -34,6 +34,7 @@ class ModelProbe {
   ModelProbe(std::filesystem::path directory, ModelFlags flags, model::Config config, std::unique_ptr<Device> device);
   [[nodiscard]] Answer dispatch(const json::Value& request);
   [[nodiscard]] Answer forward(const json::Value& request);
+  [[nodiscard]] Answer draft(const json::Value& request);
   [[nodiscard]] Answer score(const json::Value& request);
   [[nodiscard]] Answer layers(const json::Value& request);
   [[nodiscard]] Answer generate(const json::Value& request);

@@ -116,6 +116,8 @@ Result<engine::GenerationRequest> generation_request(const json::Value& request)
   out.prompt = std::move(*ids);
   out.sampling = *sampling;
   out.max_tokens = static_cast<std::int32_t>(*max_tokens);
+  const json::Value* const speculative = member(request, "speculative");
+  out.drafts = speculative == nullptr || speculative->as_bool() == nullptr || *speculative->as_bool();
   out.ignore_eos = ignore_eos != nullptr && ignore_eos->as_bool() != nullptr && *ignore_eos->as_bool();
   return out;
 }

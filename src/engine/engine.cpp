@@ -74,7 +74,9 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
   if (parts_.model.draft && options.speculation != SpeculationMode::off && options.max_drafts > 0) {
     speculation_ = std::make_unique<Speculation>(options, options.max_batched_tokens);
     max_batched_tokens_ = options.max_batched_tokens;
-    pick_drafts_ = [this](std::int32_t index, std::span<const float> logits, std::span<TokenId> tokens) { pick_drafts(index, logits, tokens); };
+    pick_drafts_ = [this](std::int32_t index, std::span<const float> logits, std::span<TokenId> tokens) {
+      pick_drafts(index, logits, tokens);
+    };
   }
   if (options.verification_rule == VerificationRule::rejection) {
     rejection_ = std::make_unique<sampling::RejectionRule>(parts_.vocab_size);
@@ -110,7 +112,7 @@ void Engine::start(RequestId id, GenerationRequest&& request, OutputSink&& sink)
 }
 
 LiveRequest& Engine::make_live(RequestId id, GenerationRequest&& request, OutputSink&& sink) {
-  LiveRequest::Notes notes{.priority = request.priority};
+  LiveRequest::Notes notes{.priority = request.priority, .drafts = request.drafts};
   if (request.time_limit > Duration{}) {
     notes.deadline = parts_.clock->now() + request.time_limit;
     deadlines_.emplace(notes.deadline, id);

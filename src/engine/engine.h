@@ -47,7 +47,8 @@ struct ModelCalls {
   /// The same for a block. Empty, as copy_state: choices of one prompt compute it each.
   std::move_only_function<void(BlockId from, BlockId to)> copy_block = {};
   /// DeepseekV41::draft, between a wait and the next launch. Empty: no speculation.
-  std::move_only_function<std::span<const float>(std::span<const model::DraftStart> starts, std::int32_t num_drafts, model::PickDrafts& pick)>
+  std::move_only_function<std::span<const float>(std::span<const model::DraftStart> starts, std::int32_t num_drafts,
+                                                 model::PickDrafts& pick)>
       draft = {};
 };
 
@@ -68,11 +69,11 @@ struct EngineParts {
   TokenBytes token_bytes;
   std::int32_t vocab_size = 0;
   TokenId eos;
-  std::int32_t num_previous_tokens = 0;     ///< that the model wants to be told before a chunk (DeepseekV41::num_previous_tokens)
-  kvcache::CacheGeometry geometry;          ///< as the model allocated it
-  std::shared_ptr<const grammar::Vocabulary> vocabulary = {};  ///< [vocab_size] rows; without it constraints are refused
-  std::unique_ptr<PrefixTiers> tiers = {};  ///< none: what is evicted is lost
-  std::int32_t window = 0;                  ///< positions of the model's sliding window; for bounded replay
+  std::int32_t num_previous_tokens = 0;  ///< that the model wants to be told before a chunk (DeepseekV41::num_previous_tokens)
+  kvcache::CacheGeometry geometry;       ///< as the model allocated it
+  std::shared_ptr<const grammar::Vocabulary> vocabulary = {};            ///< [vocab_size] rows; without it constraints are refused
+  std::unique_ptr<PrefixTiers> tiers = {};                               ///< none: what is evicted is lost
+  std::int32_t window = 0;                                               ///< positions of the model's sliding window; for bounded replay
   std::unique_ptr<const Clock> clock = std::make_unique<SteadyClock>();  ///< for time limits and EngineStats; tokens never depend on it
 };
 
@@ -139,7 +140,7 @@ class Engine {
   void make_drafts();
   void pick_drafts(std::int32_t index, std::span<const float> logits, std::span<TokenId> tokens);
   [[nodiscard]] std::optional<TokenId> propose(LiveRequest& live, std::int32_t index, std::span<const float> logits);
-  void report_step(TimePoint drafts_begin, bool drafted);
+  void report_step();
 
   [[nodiscard]] std::span<const float> adjusted(const LiveRequest& live, std::span<const float> logits);
   void take_token(LiveRequest& live, TokenId token);
@@ -191,6 +192,7 @@ class Engine {
   std::vector<float> target_row_;  // [vocab] processed log-probabilities
   TimePoint launched_at_{};
   std::int64_t num_generated_before_step_ = 0;
+  std::optional<double> draft_seconds_;  // of the pass behind the last step
 
   // Of the current constrained row.
   std::vector<std::uint32_t> mask_;

@@ -44,7 +44,8 @@ void Engine::take_draft_rows(LiveRequest& live, const model::Chunk& chunk, std::
   live.drafts.num_verified += static_cast<std::int32_t>(num_drafts);
   std::int32_t num_accepted = 0;
   for (std::size_t row = 0; row <= num_drafts; ++row) {
-    const bool accepted = sample_token(live, logits.subspan(row * row_size, row_size), row < num_drafts ? static_cast<std::int32_t>(row) : -1);
+    const bool accepted =
+        sample_token(live, logits.subspan(row * row_size, row_size), row < num_drafts ? static_cast<std::int32_t>(row) : -1);
     num_accepted += accepted ? 1 : 0;
     live.drafts.num_accepted += accepted ? 1 : 0;
     if (row < num_drafts) {
@@ -70,8 +71,8 @@ void Engine::take_draft_rows(LiveRequest& live, const model::Chunk& chunk, std::
 
 /// The token of a row; `draft`: place of the row's draft, or -1.
 std::expected<sampling::Verdict, sampling::RowFailure> Engine::judge(const LiveRequest& live, std::span<const float> row,
-                                                                    const sampling::Params& params, sampling::RandomKey key,
-                                                                    std::span<const float> raw, std::int32_t draft) {
+                                                                     const sampling::Params& params, sampling::RandomKey key,
+                                                                     std::span<const float> raw, std::int32_t draft) {
   const bool has_draft = draft >= 0;
   const TokenId proposal = has_draft ? live.drafts.rows[static_cast<std::size_t>(draft) + 1] : TokenId{};
   if (!rejection_ || params.is_greedy()) {
@@ -96,7 +97,7 @@ std::expected<sampling::Verdict, sampling::RowFailure> Engine::judge(const LiveR
 
 /// Behind a step: proposals for every decoding request, if they are worth it.
 void Engine::propose_drafts() {
-  const TimePoint begin = parts_.clock->now();
+  report_step();
   draft_owners_.clear();
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
     LiveRequest& live = *chunk_owners_[i];
@@ -105,8 +106,7 @@ void Engine::propose_drafts() {
     }
     live.drafts.rows.clear();
   }
-  const bool drafts = speculation_->wants_drafts(static_cast<std::int32_t>(draft_owners_.size()));
-  if (drafts) {
+  if (speculation_->wants_drafts(static_cast<std::int32_t>(draft_owners_.size()))) {
     make_drafts();
   } else {
     for (const RequestId id : draft_owners_) {
@@ -114,7 +114,6 @@ void Engine::propose_drafts() {
       live_.at(id).drafts.older_rates.clear();
     }
   }
-  report_step(begin, drafts);
 }
 
 void Engine::make_drafts() {
@@ -127,11 +126,12 @@ void Engine::make_drafts() {
     live.drafts.logits.clear();
     live.drafts.is_closed = false;
     const auto num_tokens = static_cast<std::int32_t>(live.tokens().size());
-    if (num_tokens + 1 > live.max_total() - 1) {
-      continue;  // no position is left for a draft
+    if (!live.notes.drafts || num_tokens + 1 > live.max_total() - 1) {
+      continue;  // not wanted, or no position is left for one
     }
     live.drafts.rows.push_back(live.tokens().back());
-    draft_starts_.push_back({.slot = scheduler::holding(*scheduler_.find(id))->slot, .position = num_tokens - 1, .anchor = live.tokens().back()});
+    draft_starts_.push_back(
+        {.slot = scheduler::holding(*scheduler_.find(id))->slot, .position = num_tokens - 1, .anchor = live.tokens().back()});
     drafting_.push_back(&live);
   }
   if (drafting_.empty()) {
@@ -154,7 +154,8 @@ void Engine::make_drafts() {
       matcher->rollback(num_matched_[r]);
     }
   }
-  speculation_->record_draft_pass(seconds_between(begin, parts_.clock->now()));
+  draft_seconds_ = seconds_between(begin, parts_.clock->now());
+  speculation_->record_draft_pass(*draft_seconds_);
 }
 
 /// Draft number `index` of every request that drafts: what the request would sample from the drafter's row.
@@ -178,7 +179,8 @@ void Engine::pick_drafts(std::int32_t index, std::span<const float> logits, std:
     num_matched_[r] += matcher != nullptr ? 1 : 0;
     live.drafts.rows.push_back(*token);
     tokens[r] = *token;
-    live.drafts.is_closed = matcher != nullptr ? matcher->has_ended() || matcher->is_finished() : *token == parts_.eos && !live.ignores_eos();
+    live.drafts.is_closed =
+        matcher != nullptr ? matcher->has_ended() || matcher->is_finished() : *token == parts_.eos && !live.ignores_eos();
   }
 }
 
@@ -203,18 +205,18 @@ std::optional<TokenId> Engine::propose(LiveRequest& live, std::int32_t index, st
 }
 
 /// Tells the cost model of a step without prompts.
-void Engine::report_step(TimePoint drafts_begin, bool drafted) {
+void Engine::report_step() {
+  const std::optional<double> draft_seconds = std::exchange(draft_seconds_, std::nullopt);
   if (num_prefill_rows_ > 0) {
     return;
   }
   Speculation::StepReport report{.num_requests = static_cast<std::int32_t>(chunks_.size()),
                                  .num_tokens = counters_.num_generated_tokens - num_generated_before_step_,
-                                 .seconds = seconds_between(launched_at_, drafts_begin),
-                                 .draft_seconds = seconds_between(drafts_begin, parts_.clock->now()),
-                                 .drafted = drafted};
+                                 .seconds = seconds_between(launched_at_, parts_.clock->now()),
+                                 .drafted = draft_seconds.has_value(),
+                                 .draft_seconds = draft_seconds.value_or(0)};
   for (const model::Chunk& chunk : chunks_) {
     report.num_rows += static_cast<std::int32_t>(chunk.tokens.size());
-    report.verified = report.verified || chunk.tokens.size() > 1;
   }
   speculation_->record_step(report);
 }

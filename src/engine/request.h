@@ -55,6 +55,7 @@ struct GenerationRequest {
   std::vector<std::string> stop_strings = {};
   std::int32_t priority = 0;    ///< a higher one runs first and is preempted last; equal ones in order of arrival
   Duration time_limit{};        ///< from submission to the last token; zero: none
+  bool drafts = true;           ///< false: not decoded speculatively
   std::string cache_salt = {};  ///< only requests with the same salt share cached prefixes
   /// EOS is allowed exactly where the text is complete, with ignore_eos nowhere; where nothing can follow, generation stops.
   std::optional<Constraint> constraint = {};

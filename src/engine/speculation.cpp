@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "base/check.h"
 
@@ -10,13 +11,14 @@ namespace deepinfer::engine {
 namespace {
 
 /// Measurements of one size before it counts, and between two looks at all of them.
-constexpr std::uint32_t kMinMeasurements = 3;
+constexpr std::size_t kMinMeasurements = 3;
 constexpr std::int32_t kRebuildEvery = 8;
 
-/// The other way is tried for kTrial steps of kTrialEvery. What was measured is forgotten at this rate a step.
+/// The other way is tried for kTrial steps of kTrialEvery.
 constexpr std::int64_t kTrialEvery = 200;
 constexpr std::int64_t kTrial = 5;
-constexpr double kMemory = 0.98;
+/// Weight of the newest step in the mean of its tokens.
+constexpr double kNewest = 0.05;
 
 constexpr double kMostLogit = 60;
 constexpr double kLeastTemperature = 1e-5;
@@ -28,19 +30,18 @@ constexpr double kLeastTemperature = 1e-5;
 StepTimes::StepTimes(std::int32_t max_rows)
     : sizes_(static_cast<std::size_t>(max_rows) + 1), curve_(static_cast<std::size_t>(max_rows) + 1, 0.0) {}
 
-double StepTimes::Size::median() const {
-  std::array<float, kKept> sorted = recent;
-  const auto end = sorted.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(count, kKept));
-  const auto middle = sorted.begin() + (end - sorted.begin()) / 2;
-  std::nth_element(sorted.begin(), middle, end);
-  return static_cast<double>(*middle);
+double RecentSeconds::typical() const {
+  std::array<float, kKept> sorted = recent_;
+  const std::size_t num_kept = std::min(count_, kKept);
+  std::sort(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(num_kept));
+  const std::size_t num_counted = num_kept - num_kept / 5;
+  return std::accumulate(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(num_counted), 0.0) / static_cast<double>(num_counted);
 }
 
 void StepTimes::add(std::int32_t num_rows, double seconds) {
-  Size& size = sizes_[static_cast<std::size_t>(num_rows)];
-  size.recent[size.count % kKept] = static_cast<float>(seconds);
-  ++size.count;
-  if (++num_since_rebuild_ >= kRebuildEvery || size.count == kMinMeasurements) {
+  RecentSeconds& size = sizes_[static_cast<std::size_t>(num_rows)];
+  size.add(seconds);
+  if (++num_since_rebuild_ >= kRebuildEvery || size.count() == kMinMeasurements) {
     rebuild();
   }
 }
@@ -50,14 +51,14 @@ void StepTimes::rebuild() {
   std::size_t first = 0;
   std::size_t last = 0;
   for (std::size_t rows = 1; rows < sizes_.size(); ++rows) {
-    if (sizes_[rows].count < kMinMeasurements) {
+    if (sizes_[rows].count() < kMinMeasurements) {
       continue;
     }
-    const double median = std::max(sizes_[rows].median(), last == 0 ? 0.0 : curve_[last]);
-    curve_[rows] = median;
+    const double seconds = std::max(sizes_[rows].typical(), last == 0 ? 0.0 : curve_[last]);
+    curve_[rows] = seconds;
     for (std::size_t between = last + 1; last != 0 && between < rows; ++between) {
       const double part = static_cast<double>(between - last) / static_cast<double>(rows - last);
-      curve_[between] = curve_[last] + part * (median - curve_[last]);
+      curve_[between] = curve_[last] + part * (seconds - curve_[last]);
     }
     first = first == 0 ? rows : first;
     last = rows;
@@ -82,16 +83,16 @@ DraftGate::Load& DraftGate::load_of(std::int32_t num_requests) {
 bool DraftGate::wants_drafts(std::int32_t num_requests) {
   Load& load = load_of(num_requests);
   const std::int64_t step = load.num_steps++;
-  const bool drafts_pay = load.ways[0].rate() <= load.ways[1].rate() || load.ways[0].num_steps == 0;
+  const bool drafts_pay = load.ways[0].rate() <= load.ways[1].rate() || load.ways[0].seconds.count() == 0;
   const bool is_trial = step % kTrialEvery >= kTrialEvery - kTrial || (step >= 2 * kTrial && step < 3 * kTrial);
   return is_trial ? !drafts_pay : drafts_pay;
 }
 
 void DraftGate::record(std::int32_t num_requests, bool drafted, std::int64_t num_tokens, double seconds) {
   Way& way = load_of(num_requests).ways[drafted ? 1 : 0];
-  way.tokens = kMemory * way.tokens + static_cast<double>(num_tokens);
-  way.seconds = kMemory * way.seconds + seconds;
-  ++way.num_steps;
+  const double weight = std::max(kNewest, 1.0 / static_cast<double>(way.seconds.count() + 1));
+  way.tokens += weight * (static_cast<double>(num_tokens) - way.tokens);
+  way.seconds.add(seconds);
 }
 
 // --- TemperatureFit -----------------------------------------------------------------------------------------------
@@ -187,9 +188,7 @@ void Speculation::record_round(std::int32_t num_verified, std::int32_t num_accep
 
 void Speculation::record_step(const StepReport& report) {
   times_.add(report.num_rows, report.seconds);
-  if (report.verified == report.drafted) {
-    gate_.record(report.num_requests, report.drafted, report.num_tokens, report.seconds + report.draft_seconds);
-  }
+  gate_.record(report.num_requests, report.drafted, report.num_tokens, report.seconds + report.draft_seconds);
 }
 
 void Speculation::record_draft_pass(double seconds) {

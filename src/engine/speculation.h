@@ -1,5 +1,6 @@
 // Speculation: when drafts are made, how many are verified, and what came of them. Times and confidences in, numbers out.
-// Not here: the drafter (model), proposals and verdicts (engine_drafts.cpp), the choice for given rates and times (scheduler/verification.h).
+// Not here: the drafter (model), proposals and verdicts (engine_drafts.cpp), the choice for given rates and times
+// (scheduler/verification.h).
 #pragma once
 
 #include <array>
@@ -13,28 +14,35 @@
 
 namespace deepinfer::engine {
 
+/// The last few measurements of one thing.
+class RecentSeconds {
+ public:
+  void add(double seconds) { recent_[count_++ % kKept] = static_cast<float>(seconds); }
+  [[nodiscard]] std::size_t count() const { return count_; }
+  /// Their mean without the slowest fifth: single disturbed steps do not count. There is at least one measurement.
+  [[nodiscard]] double typical() const;
+
+ private:
+  static constexpr std::size_t kKept = 15;
+  std::array<float, kKept> recent_{};
+  std::size_t count_ = 0;
+};
+
 /// Measured time of a step by its number of rows.
 class StepTimes {
  public:
   explicit StepTimes(std::int32_t max_rows);
 
   void add(std::int32_t num_rows, double seconds);
-  /// Median of the last measurements, between measured sizes in a straight line, never less than that of a smaller step; 0 below the smallest
+  /// Of the last measurements; between measured sizes in a straight line, never less than that of a smaller step; 0 below the smallest
   /// measured size and where only one is known.
   [[nodiscard]] double seconds(std::int32_t num_rows) const { return curve_[static_cast<std::size_t>(num_rows)]; }
 
  private:
-  static constexpr std::size_t kKept = 9;
-  struct Size {
-    std::array<float, kKept> recent{};
-    std::uint32_t count = 0;
-    [[nodiscard]] double median() const;
-  };
-
   void rebuild();
 
-  std::vector<Size> sizes_;    // by rows
-  std::vector<double> curve_;  // by rows
+  std::vector<RecentSeconds> sizes_;  // by rows
+  std::vector<double> curve_;         // by rows
   std::int32_t num_since_rebuild_ = 0;
 };
 
@@ -43,16 +51,14 @@ class DraftGate {
  public:
   /// What the next step shall do with this many decoding requests.
   [[nodiscard]] bool wants_drafts(std::int32_t num_requests);
-  /// A step of decoding requests only, with the draft pass behind it if it had one. `drafted`: drafts were verified and new ones made; a step
-  /// that did only one of both says nothing.
+  /// A step of decoding requests only, with the draft pass before it if it had one.
   void record(std::int32_t num_requests, bool drafted, std::int64_t num_tokens, double seconds);
 
  private:
   struct Way {
-    double tokens = 0;
-    double seconds = 0;
-    std::int64_t num_steps = 0;
-    [[nodiscard]] double rate() const { return seconds > 0 ? tokens / seconds : 0; }
+    double tokens = 0;  // of a step, recent mean
+    RecentSeconds seconds;
+    [[nodiscard]] double rate() const { return seconds.count() > 0 ? tokens / seconds.typical() : 0; }
   };
   struct Load {
     std::array<Way, 2> ways;  // without drafts, with them
@@ -94,10 +100,10 @@ class Speculation {
 
   /// Whether drafts are worth their making for the next step.
   [[nodiscard]] bool wants_drafts(std::int32_t num_requests);
-  /// Drafts to verify per request; valid until the next call. `older`: rates of each request's proposal before this one, which decide the number of
-  /// rows (no draft can influence whether it is verified); `newer`: of this one, which divide them.
-  [[nodiscard]] std::span<const std::int32_t> plan(std::span<const scheduler::DraftRates> older, std::span<const scheduler::DraftRates> newer,
-                                                   std::int32_t max_rows);
+  /// Drafts to verify per request; valid until the next call. `older`: rates of each request's proposal before this one, which decide the
+  /// number of rows (no draft can influence whether it is verified); `newer`: of this one, which divide them.
+  [[nodiscard]] std::span<const std::int32_t> plan(std::span<const scheduler::DraftRates> older,
+                                                   std::span<const scheduler::DraftRates> newer, std::int32_t max_rows);
 
   /// Estimated probability that draft `index` is accepted, its predecessors being so.
   [[nodiscard]] float confidence(std::int32_t index, float logit) const;
@@ -110,11 +116,10 @@ class Speculation {
   struct StepReport {
     std::int32_t num_requests = 0;
     std::int32_t num_rows = 0;
-    std::int64_t num_tokens = 0;     ///< that came of it
-    double seconds = 0;              ///< forward and sampling
-    double draft_seconds = 0;        ///< the draft pass behind it
-    bool verified = false;           ///< there were drafts
-    bool drafted = false;            ///< drafts were made behind it
+    std::int64_t num_tokens = 0;  ///< that came of it
+    double seconds = 0;           ///< forward and sampling
+    bool drafted = false;         ///< a draft pass came before it
+    double draft_seconds = 0;     ///< of that
   };
   void record_step(const StepReport& report);
   void record_draft_pass(double seconds);

@@ -36,9 +36,19 @@ void append_usage(std::string& out, const Usage& usage) {
   out += ",\"prompt_tokens_details\":{\"cached_tokens\":";
   append_integer(out, usage.cached_tokens);
   out += "}";
-  if (usage.reasoning_tokens) {
-    out += ",\"completion_tokens_details\":{\"reasoning_tokens\":";
-    append_integer(out, *usage.reasoning_tokens);
+  if (usage.reasoning_tokens || usage.verified_drafts > 0) {
+    out += ",\"completion_tokens_details\":{";
+    if (usage.reasoning_tokens) {
+      out += "\"reasoning_tokens\":";
+      append_integer(out, *usage.reasoning_tokens);
+    }
+    if (usage.verified_drafts > 0) {
+      out += usage.reasoning_tokens ? "," : "";
+      out += "\"accepted_prediction_tokens\":";
+      append_integer(out, usage.accepted_drafts);
+      out += ",\"rejected_prediction_tokens\":";
+      append_integer(out, usage.verified_drafts - usage.accepted_drafts);
+    }
     out += "}";
   }
   out += ",\"prompt_cache_hit_tokens\":";

@@ -43,6 +43,8 @@ struct Usage {
   std::uint64_t cached_tokens = 0;  ///< of the prompt, served from the prefix cache
   std::uint64_t completion_tokens = 0;
   std::optional<std::uint64_t> reasoning_tokens;  ///< of the completion; absent outside thinking mode and without a tokenizer
+  std::uint64_t verified_drafts = 0;              ///< proposals of a drafter that were checked; 0: nothing is said of drafts
+  std::uint64_t accepted_drafts = 0;              ///< of these, tokens of the completion now
 };
 
 /// Who replies: members that every event or response carries.

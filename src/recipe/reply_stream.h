@@ -64,6 +64,11 @@ class ReplyStream {
   /// Generated ids, without the stop token. Markers count only as their control ids. Errors end the stream: no tokenizer, or
   /// `logprobs` (one per id; null for none) of another length.
   [[nodiscard]] Result<std::span<const Event>> tokens(std::span<const TokenId> ids, const std::vector<TokenLogprob>* logprobs = nullptr);
+  /// What the usage says of a drafter's proposals; before finish(). Not part of the official API.
+  void count_drafts(std::uint64_t verified, std::uint64_t accepted) {
+    usage_.verified_drafts = verified;
+    usage_.accepted_drafts = accepted;
+  }
   /// The end of the reply.
   [[nodiscard]] std::span<const Event> finish(BackendFinish reason);
 

@@ -143,6 +143,9 @@ void Completion::end(const engine::Finish& finish, const EventSink& sink) {
     default:
       break;
   }
+  if (!model_->strict_official) {
+    reply_.count_drafts(static_cast<std::uint64_t>(finish.num_verified_drafts), static_cast<std::uint64_t>(finish.num_accepted_drafts));
+  }
   const bool is_length = finish.reason == engine::FinishReason::length;
   for (const recipe::Event& event : reply_.finish(is_length ? recipe::BackendFinish::length : recipe::BackendFinish::stop)) {
     sink(event);

@@ -35,6 +35,13 @@ class Page {
     }
     out_.append(" ").append(std::to_string(value)).append("\n");
   }
+  void fraction(std::string_view name, std::string_view labels, double value) {
+    out_.append("deepinfer_").append(name);
+    if (!labels.empty()) {
+      out_.append("{").append(labels).append("}");
+    }
+    out_.append(" ").append(number(value)).append("\n");
+  }
   void counter(std::string_view name, std::string_view help, std::uint64_t value) {
     head(name, "counter", help);
     sample(name, {}, static_cast<std::int64_t>(value));
@@ -68,6 +75,34 @@ void append_prefixes(Page& page, const engine::EngineStats& stats) {
                static_cast<std::uint64_t>(stats.tiers.num_damaged));
 }
 
+void append_speculation(Page& page, const engine::SpeculationStats& stats) {
+  page.counter("draft_passes_total", "Passes of the drafter", static_cast<std::uint64_t>(stats.num_draft_passes));
+  page.head("draft_rows_total", "counter", "Drafts that had a row in a verification, by what came of them");
+  page.sample("draft_rows_total", R"(outcome="accepted")", stats.num_accepted);
+  page.sample("draft_rows_total", R"(outcome="rejected")", stats.num_verified - stats.num_accepted);
+  page.head("draft_judged_total", "counter", "Drafts behind accepted ones only, by position");
+  page.head("draft_accepted_total", "counter", "Of these, accepted");
+  page.head("draft_confidence_total", "counter", "Of these, expected to be accepted by the drafter");
+  for (std::size_t i = 0; i < stats.num_judged.size() && stats.num_judged[i] > 0; ++i) {
+    const std::string position = "position=\"" + std::to_string(i + 1) + "\"";
+    page.sample("draft_judged_total", position, stats.num_judged[i]);
+    page.sample("draft_accepted_total", position, stats.num_accepted_at[i]);
+    page.fraction("draft_confidence_total", position, stats.confidence_sum[i]);
+  }
+  page.head("accepted_length", "histogram", "Tokens of one verification: accepted drafts and one more");
+  std::int64_t below = 0;
+  for (std::size_t i = 0; i < stats.accepted_lengths.size(); ++i) {
+    below += stats.accepted_lengths[i];
+    page.sample("accepted_length_bucket", "le=\"" + std::to_string(i + 1) + "\"", below);
+  }
+  page.sample("accepted_length_bucket", R"(le="+Inf")", stats.num_rounds);
+  page.sample("accepted_length_sum", {}, stats.num_rounds + stats.num_accepted);
+  page.sample("accepted_length_count", {}, stats.num_rounds);
+  page.head("confidence_error", "counter", "Sum over judged drafts of the distance between confidence and outcome");
+  page.fraction("confidence_error", {}, stats.confidence_error);
+  page.gauge("drafter_seems_broken", "1: far fewer drafts are accepted than the drafter is sure of", stats.seems_broken() ? 1 : 0);
+}
+
 void append_engine(Page& page, const engine::EngineStats& stats) {
   page.gauge("requests_running", "Requests that take part in steps", stats.num_running);
   page.gauge("requests_waiting", "Requests that wait for a place or for blocks", stats.num_waiting);
@@ -81,6 +116,7 @@ void append_engine(Page& page, const engine::EngineStats& stats) {
   page.sample("cache_blocks", R"(group="states",state="used")", stats.num_slots_used);
   page.sample("cache_blocks", R"(group="states",state="free")", stats.num_slots - stats.num_slots_used);
   append_prefixes(page, stats);
+  append_speculation(page, stats.speculation);
 }
 
 }  // namespace

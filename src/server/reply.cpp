@@ -42,7 +42,11 @@ void add_usage(std::optional<json::Object>& total, const json::Object& more) {
   json::Value* const details = total->find("completion_tokens_details");
   const json::Value* const more_details = more.find("completion_tokens_details");
   if (details != nullptr && details->as_object() != nullptr && more_details != nullptr && more_details->as_object() != nullptr) {
-    add_member(*details->as_object(), *more_details->as_object(), "reasoning_tokens");
+    for (const char* const name : {"reasoning_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens"}) {
+      if (more_details->find(name) != nullptr) {
+        add_member(*details->as_object(), *more_details->as_object(), name);
+      }
+    }
   }
   total->set("total_tokens", count_of(*total, "prompt_tokens") + count_of(*total, "completion_tokens"));
 }

@@ -89,17 +89,23 @@ TEST(ModelProbe, ForwardIsTheSameForEveryChunkSize) {
 
 TEST(ModelProbe, CompanionsDoNotChangeAGeneration) {
   const std::string alone = R"({"op":"generate","ids":)" + kPrompt + R"(,"max_tokens":12)";
-  const auto got = answers(
-      {"model", "probe"},
-      {alone + "}", alone + R"(,"batch_with":[[0,8167,3,8168,8180],[0,5,6,7]]})", alone + R"(,"sampling":{"temperature":1.0,"seed":5}})",
-       alone + R"(,"sampling":{"temperature":1.0,"seed":5}})", R"({"op":"stats"})", R"({"op":"draft","ids":[0]})"});
-  ASSERT_EQ(got.size(), 6U);
+  const auto got = answers({"model", "probe"},
+                           {alone + "}", alone + R"(,"batch_with":[[0,8167,3,8168,8180],[0,5,6,7]]})",
+                            alone + R"(,"sampling":{"temperature":1.0,"seed":5}})", alone + R"(,"sampling":{"temperature":1.0,"seed":5}})",
+                            R"({"op":"stats"})", R"({"op":"draft","ids":[0]})", alone + R"(,"speculative":false})"});
+  ASSERT_EQ(got.size(), 7U);
   ASSERT_NE(got[0].find("ids"), nullptr) << text(got[0]);
   EXPECT_EQ(got[0].find("ids")->as_array()->front().as_number()->as_int64(), 3046);  // "Hello", as the stored sample
-  EXPECT_EQ(text(got[0]), text(got[1]));
-  EXPECT_EQ(text(got[2]), text(got[3]));
+  EXPECT_EQ(text(*got[0].find("ids")), text(*got[1].find("ids")));
+  EXPECT_EQ(text(*got[2].find("ids")), text(*got[3].find("ids")));
+  EXPECT_EQ(text(*got[6].find("ids")), text(*got[0].find("ids")));
+  for (const json::Value& step : *got[6].find("accepted")->as_array()) {
+    EXPECT_EQ(text(step), "1");
+  }
   EXPECT_EQ(text(*got[4].find("blocks_used")), "0") << text(got[4]);
-  EXPECT_EQ(text(*got[5].find("error")->find("kind")), "\"unsupported\"");
+  ASSERT_NE(got[5].find("draft"), nullptr) << text(got[5]);
+  EXPECT_EQ(got[5].find("draft")->as_array()->size(), 5U);
+  EXPECT_EQ(got[5].find("confidence")->as_array()->size(), 5U);
 }
 
 TEST(ModelProbe, ScoresArePredictionsOfTheTokensThatStandThere) {

@@ -89,7 +89,7 @@ TEST(Speculation, TokensAreThoseWithoutDrafts) {
   }
   EXPECT_GT(num_accepted, 1000);
   EXPECT_GT(num_rejected, 1000);
-  EXPECT_GT(num_preemptions, 20);
+  EXPECT_GT(num_preemptions, 10);
 }
 
 TEST(Speculation, APerfectDrafterIsAlwaysAccepted) {
@@ -128,8 +128,9 @@ TEST(Speculation, AWrongDrafterCostsRowsAndIsNoticed) {
 }
 
 /// What `count` requests with seeds 0, 1, 2, … give, as pairs of their first two tokens.
-std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> first_two_tokens(VerificationRule rule, const engine::GenerationRequest& prototype,
-                                                                              std::uint64_t count) {
+std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> first_two_tokens(VerificationRule rule,
+                                                                               const engine::GenerationRequest& prototype,
+                                                                               std::uint64_t count) {
   Harness harness({.max_requests = 16, .max_batched_tokens = 200, .max_queue = 20'000, .max_drafts = 3, .verification_rule = rule});
   harness.model.draft_error_every = 2;
   std::vector<RequestId> ids;
@@ -253,7 +254,7 @@ TEST(Speculation, ChoicesOfOnePromptDraftToo) {
 
 // --- the numbers behind the choices -------------------------------------------------------------------------------
 
-TEST(StepTimes, InterpolatesMediansAndNeverFalls) {
+TEST(StepTimes, InterpolatesAndNeverFalls) {
   engine::StepTimes times(12);
   EXPECT_EQ(times.seconds(4), 0);
   for (int i = 0; i < 9; ++i) {

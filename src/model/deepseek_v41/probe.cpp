@@ -87,6 +87,29 @@ Result<ForwardOutput> Probe::forward(std::span<const TokenId> ids, const Forward
   return out;
 }
 
+Result<DraftOutput> Probe::draft(std::span<const TokenId> ids) {
+  if (sizes_.max_drafts == 0) {
+    return fail(ErrorKind::unsupported, "the model has no drafter");
+  }
+  Result<ForwardOutput> prompt = forward(ids, {});
+  if (!prompt) {
+    return std::unexpected(std::move(prompt.error()));
+  }
+  const auto best = [](std::span<const float> row) {
+    return TokenId{static_cast<std::int32_t>(std::ranges::max_element(row) - row.begin())};
+  };
+  DraftOutput out;
+  PickDrafts pick = [&](std::int32_t, std::span<const float> logits, std::span<TokenId> tokens) {
+    tokens.front() = best(logits);
+    out.tokens.push_back(tokens.front());
+  };
+  const DraftStart start{.slot = {1}, .position = static_cast<std::int32_t>(ids.size()), .anchor = best(prompt->logits)};
+  for (const float logit : model_.draft({&start, 1}, sizes_.max_drafts, pick)) {
+    out.confidences.push_back(1.0F / (1.0F + std::exp(-logit)));
+  }
+  return out;
+}
+
 Result<std::vector<Score>> Probe::score(std::span<const TokenId> ids, std::int32_t from) {
   if (Result<void> valid = validate(ids); !valid) {
     return std::unexpected(std::move(valid.error()));

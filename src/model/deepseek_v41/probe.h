@@ -31,6 +31,12 @@ struct Score {
   float logprob = 0;  ///< natural logarithm of the probability of the token that stands there
 };
 
+/// Proposals behind a prompt and its most likely next token.
+struct DraftOutput {
+  std::vector<TokenId> tokens;     ///< draft i stands at position ids.size() + 1 + i
+  std::vector<float> confidences;  ///< estimated probability that the draft is accepted, those before it being so
+};
+
 /// Output of one layer: streams [rows, S, D], coefficients of the next collapse [rows, S].
 struct LayerValues {
   std::vector<bf16> streams;
@@ -44,6 +50,8 @@ class Probe {
 
   /// Errors: invalid_argument for ids outside the vocabulary, an empty prompt, one longer than the caches, keep below the window.
   [[nodiscard]] Result<ForwardOutput> forward(std::span<const TokenId> ids, const ForwardOptions& options);
+  /// Greedy drafts; as many as the model was created for. Errors: those of forward; unsupported without drafts.
+  [[nodiscard]] Result<DraftOutput> draft(std::span<const TokenId> ids);
   /// Scores of positions from … end, each predicted from the ids before it; from >= 1.
   [[nodiscard]] Result<std::vector<Score>> score(std::span<const TokenId> ids, std::int32_t from);
   /// Layer i runs on inputs[i - 1] instead of the output of layer i - 1 (layer 0 on the embeddings); results are the layers' own.
