@@ -18,7 +18,9 @@ constexpr std::int32_t kRebuildEvery = 8;
 constexpr std::int64_t kTrialEvery = 200;
 constexpr std::int64_t kTrial = 5;
 /// Weight of the newest step in the mean of its tokens.
-constexpr double kNewest = 0.05;
+constexpr double kNewest = 0.02;
+/// Drafts must be faster by this factor: at a draw plain steps waste less.
+constexpr double kAdvantage = 1.03;
 
 constexpr double kMostLogit = 60;
 constexpr double kLeastTemperature = 1e-5;
@@ -83,7 +85,7 @@ DraftGate::Load& DraftGate::load_of(std::int32_t num_requests) {
 bool DraftGate::wants_drafts(std::int32_t num_requests) {
   Load& load = load_of(num_requests);
   const std::int64_t step = load.num_steps++;
-  const bool drafts_pay = load.ways[0].rate() <= load.ways[1].rate() || load.ways[0].seconds.count() == 0;
+  const bool drafts_pay = load.ways[0].rate() * kAdvantage <= load.ways[1].rate() || load.ways[0].seconds.count() == 0;
   const bool is_trial = step % kTrialEvery >= kTrialEvery - kTrial || (step >= 2 * kTrial && step < 3 * kTrial);
   return is_trial ? !drafts_pay : drafts_pay;
 }

@@ -23,7 +23,7 @@ class RecentSeconds {
   [[nodiscard]] double typical() const;
 
  private:
-  static constexpr std::size_t kKept = 15;
+  static constexpr std::size_t kKept = 25;
   std::array<float, kKept> recent_{};
   std::size_t count_ = 0;
 };
