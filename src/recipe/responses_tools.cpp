@@ -69,19 +69,30 @@ ResponsesWebSearch read_web_search(const Fields& fields, std::string_view type) 
           .user_location = fields.optional("user_location", read_location).value_or(Value())};
 }
 
-ToolType read_type(const Fields& fields) {
-  return fields.required("type", [](Reader reader) {
-    const std::string name = reader.text();
-    for (const Choice<ToolType>& type : kToolTypes) {
-      if (type.name == name) {
-        return type.value;
-      }
+ToolType type_named(std::string_view name) {
+  for (const Choice<ToolType>& type : kToolTypes) {
+    if (type.name == name) {
+      return type.value;
     }
-    return ToolType::unknown;
-  });
+  }
+  return ToolType::unknown;
+}
+
+ToolType read_type(const Fields& fields) {
+  return fields.required("type", [](Reader reader) { return type_named(reader.text()); });
+}
+
+/// The official reader takes ["some name"] for a tool of that type without members, and passes over unknown types.
+bool is_unknown_type_alone(const json::Value& value) {
+  const Array* const list = value.as_array();
+  return list != nullptr && list->size() == 1 && list->front().as_string() != nullptr &&
+         type_named(*list->front().as_string()) == ToolType::unknown;
 }
 
 ResponsesTool read_tool(Reader reader) {
+  if (is_unknown_type_alone(reader.value())) {
+    return ResponsesUnknownTool{};
+  }
   const Fields fields(reader);
   const ToolType type = read_type(fields);
   if (reader.misfit().found()) {

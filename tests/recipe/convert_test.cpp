@@ -36,6 +36,23 @@ TEST(Convert, BytesThatAreNoTextAreNoJson) {
   EXPECT_EQ(error_of(Api::messages, "{\"a\":" + std::string(200, '[') + std::string(200, ']') + "}").stage, RequestError::Stage::json);
 }
 
+TEST(Convert, TheJsonWordIsAskedForBeforeThePrefix) {
+  const std::string_view without = R"({"model":"DeepSeek-V4.1-Flash","response_format":{"type":"json_object"},
+      "messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y","prefix":true}]})";
+  EXPECT_NE(error_of(Api::chat, without).body.find("must contain the word 'json'"), std::string::npos);
+  const std::string_view with = R"({"model":"DeepSeek-V4.1-Flash","response_format":{"type":"json_object"},
+      "messages":[{"role":"user","content":"json"},{"role":"assistant","content":"y","prefix":true}]})";
+  EXPECT_NE(error_of(Api::chat, with).body.find("should not be used with prefix"), std::string::npos);
+}
+
+TEST(Convert, AListWithAnUnknownTypeIsAToolThatIsPassedOver) {
+  EXPECT_TRUE(convert(Api::responses, R"({"model":"DeepSeek-V4.1-Flash","input":"x","tools":[["city"]]})", {}).has_value());
+  for (const std::string_view tool : {"[]", "[5]", R"(["function"])", "5"}) {
+    const std::string body = R"({"model":"DeepSeek-V4.1-Flash","input":"x","tools":[)" + std::string(tool) + "]}";
+    EXPECT_EQ(error_of(Api::responses, body).stage, RequestError::Stage::body) << body;
+  }
+}
+
 TEST(Convert, AliasesServeTheirVersion) {
   ConvertOptions options;
   options.model_versions.emplace("nano", ModelVersion::v4_1);
