@@ -44,12 +44,15 @@ void Scheduler::apply(std::span<const Event> events) {
 void Scheduler::apply(const Submitted& event) {
   check(event.num_tokens >= 1 && event.num_tokens <= event.max_positions, "a request starts with one to max_positions tokens");
   check(event.max_positions <= pool_.max_positions(), "a request fits into the pool when it is alone");
+  check(std::ranges::all_of(event.whole_spans, [this](const WholeSpan& span) { return span.num_positions <= max_whole_span(limits_); }),
+        "a span fits into a step beside the rows of the other requests");
   Request& request = insert({.id = event.request,
                              .rank = {.priority = event.priority, .arrival = next_arrival_++},
                              .num_prompt = event.num_tokens,
                              .num_tokens = event.num_tokens,
                              .max_positions = event.max_positions,
                              .prefixes = event.prefixes,
+                             .whole_spans = event.whole_spans,
                              .state = Waiting{}});
   insert_by_rank(queue_, &request);
 }
@@ -72,6 +75,7 @@ void Scheduler::apply(const Forked& event) {
                              .num_tokens = parent.num_tokens,
                              .max_positions = event.max_positions,
                              .prefixes = {parent.prefixes.begin(), parent.prefixes.begin() + num_named},
+                             .whole_spans = parent.whole_spans,
                              .num_published = static_cast<std::int32_t>(num_named),
                              .was_admitted = true,
                              .state = Waiting{}});
@@ -191,12 +195,16 @@ void Scheduler::preempt_running(std::size_t index) {
 void Scheduler::plan_prefill() {
   const std::int32_t budget = limits_.max_batched_tokens - plan_.num_tokens;
   collect_prefill_candidates();
-  divide_prefill_budget(budget, shares_, [this](std::size_t i) {
+  const auto admit = [this](std::size_t i) {
     const bool admitted = try_admit(*candidates_[i]);
     if (admitted) {
       shares_[i].num_wanted = next_stop(*candidates_[i]) - num_computed(*candidates_[i]);
     }
     return admitted;
+  };
+  divide_prefill_budget(budget, shares_, admit, [this](std::size_t i, std::int32_t num_rows) {
+    const std::int32_t computed = num_computed(*candidates_[i]);
+    return last_cut(candidates_[i]->whole_spans, computed + num_rows) - computed;
   });
   for (std::size_t i = 0; i < shares_.size(); ++i) {
     if (shares_[i].num_granted > 0) {
@@ -223,8 +231,9 @@ void Scheduler::collect_prefill_candidates() {
   std::ranges::sort(candidates_, {}, &Request::rank);
   for (const Request* request : candidates_) {
     const bool is_running = holding(*request) != nullptr;
+    const std::int32_t wanted = is_running ? next_stop(*request) - num_computed(*request) : num_uncomputed(*request);
     shares_.push_back(
-        {.num_wanted = is_running ? next_stop(*request) - num_computed(*request) : num_uncomputed(*request), .running = is_running});
+        {.num_wanted = wanted, .running = is_running, .num_least = fewest_rows(request->whole_spans, num_computed(*request))});
   }
 }
 

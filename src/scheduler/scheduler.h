@@ -22,6 +22,9 @@ struct Limits {
   ReusePolicy reuse = {};
 };
 
+/// Positions of the longest span that a step has room for beside a row of every other running request.
+[[nodiscard]] constexpr std::int32_t max_whole_span(const Limits& limits) { return limits.max_batched_tokens - limits.max_requests + 1; }
+
 /// Rows of one request in one step: positions first_position … first_position + num_tokens − 1.
 struct PlannedChunk {
   RequestId request;
@@ -67,6 +70,8 @@ struct Submitted {
   std::int32_t max_positions = 0;                 ///< from num_tokens to the pool's max_positions()
   std::int32_t priority = 0;                      ///< a higher one comes first
   std::vector<kvcache::BlockHash> prefixes = {};  ///< of the blocks that the tokens fill; empty: nothing is shared
+  /// Spans of images among the tokens, ascending, disjoint, each at most max_whole_span() long: no chunk cuts one.
+  std::vector<WholeSpan> whole_spans = {};
 };
 /// A planned chunk was computed: `num_computed` positions more are valid, `num_new_tokens` tokens more are known.
 struct Advanced {
