@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string_view>
@@ -42,6 +43,8 @@ struct ModelCalls {
   std::move_only_function<void(SlotId from, SlotId to)> copy_state = {};
   /// The same for a block. Empty, as copy_state: choices of one prompt compute it each.
   std::move_only_function<void(BlockId from, BlockId to)> copy_block = {};
+  /// Embedding rows of an image, before the launch that needs them. Empty: no images.
+  EncodeImage encode_image = {};
 };
 
 /// One of several replies to one prompt.
@@ -65,6 +68,7 @@ struct EngineParts {
   kvcache::CacheGeometry geometry;          ///< as the model allocated it
   std::shared_ptr<const grammar::Vocabulary> vocabulary = {};  ///< [vocab_size] rows; without it constraints are refused
   std::unique_ptr<PrefixTiers> tiers = {};  ///< none: what is evicted is lost
+  std::optional<model::VisionConfig> vision = {};  ///< of a model with encode_image
   std::int32_t window = 0;                  ///< positions of the model's sliding window; for bounded replay
   std::unique_ptr<const Clock> clock = std::make_unique<SteadyClock>();  ///< for time limits and EngineStats; tokens never depend on it
 };
@@ -116,6 +120,7 @@ class Engine {
   void sample_token(LiveRequest& live, std::span<const float> logits);
   LiveRequest& make_live(RequestId id, GenerationRequest&& request, OutputSink&& sink);
   void enqueue(LiveRequest& live);
+  [[nodiscard]] kvcache::BlockHash name_of_block(LiveRequest& live, std::size_t end);
   [[nodiscard]] std::unique_ptr<grammar::Matcher> make_matcher(const GenerationRequest& request) const;
   // engine_choices.cpp
   void start_followers(LiveRequest& leader, std::span<const float> logits);
@@ -138,6 +143,7 @@ class Engine {
   bool overlaps_ = false;
   bool shares_prefixes_ = false;
   scheduler::Scheduler scheduler_;
+  ImageEncoder image_encoder_;
   sampling::Sampler sampler_;
   std::unordered_map<RequestId, LiveRequest> live_;  // nodes: addresses stay valid
   std::uint64_t last_id_ = 0;
