@@ -8,6 +8,7 @@
 #include "api_bench.h"
 #include "backends/cpu/cpu_device.h"
 #include "engine/load.h"
+#include "recipe/base64.h"
 
 namespace deepinfer::server {
 namespace {
@@ -20,22 +21,7 @@ std::string file(const std::string& name) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-std::string base64(const std::string& bytes) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t group = 0;
-    for (std::size_t k = 0; k < 3; ++k) {
-      group = group << 8 | (i + k < bytes.size() ? static_cast<std::uint8_t>(bytes[i + k]) : 0U);
-    }
-    for (std::size_t k = 0; k < 4; ++k) {
-      out += i + k > bytes.size() ? '=' : kDigits[group >> (18 - 6 * k) & 63U];
-    }
-  }
-  return out;
-}
-
-std::string data_url(const std::string& bytes) { return "data:image/png;base64," + base64(bytes); }
+std::string data_url(const std::string& bytes) { return "data:image/png;base64," + recipe::encode_base64(bytes); }
 
 const std::string& stripes() {
   static const std::string bytes = file("stripes.png");
@@ -84,7 +70,7 @@ std::string messages(const std::string& source) {
          source + "}]}]}";
 }
 std::string base64_source(const std::string& bytes) {
-  return R"({"type":"base64","media_type":"image/png","data":")" + base64(bytes) + R"("})";
+  return R"({"type":"base64","media_type":"image/png","data":")" + recipe::encode_base64(bytes) + R"("})";
 }
 std::string responses(const std::string& url) {
   return R"({"model":"tiny","max_output_tokens":6,"temperature":0,"input":[{"role":"user","content":[{"type":"input_text","text":)"
