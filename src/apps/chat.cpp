@@ -5,10 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "apps/chat_request.h"
 #include "apps/command.h"
@@ -28,6 +30,7 @@ namespace {
 constexpr const char* kHelp =
     "/system TEXT   set the system message and start anew (without TEXT: none)\n"
     "/tools FILE    offer the tools of a JSON file (without FILE: none); you then type the result of each call\n"
+    "/image FILE    show an image with your next message (may be repeated)\n"
     "/stats         figures of the last answer\n"
     "/clear         start anew\n"
     "/quit          leave (also Ctrl-D)\n"
@@ -53,7 +56,7 @@ class Chat {
           return kDone;
         }
       } else if (!line->empty()) {
-        ask(chat_message("user", *line));
+        ask_with_images(*line);
       }
     }
     say("\n");
@@ -75,6 +78,7 @@ class Chat {
 
   void start_anew() {
     messages_.clear();
+    images_.clear();
     if (!flags_.system.empty()) {
       messages_.push_back(chat_message("system", flags_.system));
     }
@@ -97,12 +101,24 @@ class Chat {
     } else if (command == "/system") {
       flags_.system = argument;
       start_anew();
+    } else if (command == "/image") {
+      images_.emplace_back(argument);
     } else if (command == "/tools") {
       use_tools(argument);
     } else {
       say("There is no " + command + ".\n" + kHelp);
     }
     return true;
+  }
+
+  void ask_with_images(const std::string& text) {
+    Result<json::Value> message = user_message(text, images_);
+    images_.clear();
+    if (message) {
+      ask(std::move(*message));
+    } else {
+      say(message.error().message + "\n");
+    }
   }
 
   void use_tools(const std::string& file) {
@@ -166,6 +182,7 @@ class Chat {
   const Interrupts& interrupts_;
   LineReader reader_{STDIN_FILENO};
   json::Array messages_;
+  std::vector<std::filesystem::path> images_;  ///< of the next message
   std::optional<server::CompletionStatistics> last_;
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "apps/files.h"
+#include "recipe/base64.h"
 
 namespace deepinfer::apps {
 
@@ -136,6 +137,44 @@ std::string chat_body(json::Object settings, json::Array messages) {
 }
 
 json::Value chat_message(std::string_view role, std::string_view content) { return json::Object{{"role", role}, {"content", content}}; }
+
+namespace {
+
+/// By the first bytes; empty for what is no image that models take.
+std::string_view media_type(std::string_view bytes) {
+  if (bytes.starts_with("\x89PNG")) {
+    return "image/png";
+  }
+  if (bytes.starts_with("\xFF\xD8\xFF")) {
+    return "image/jpeg";
+  }
+  if (bytes.starts_with("GIF8")) {
+    return "image/gif";
+  }
+  return bytes.starts_with("RIFF") && bytes.substr(0, 12).ends_with("WEBP") ? "image/webp" : "";
+}
+
+}  // namespace
+
+Result<json::Value> user_message(std::string_view text, std::span<const std::filesystem::path> files) {
+  if (files.empty()) {
+    return chat_message("user", text);
+  }
+  json::Array parts{json::Object{{"type", "text"}, {"text", text}}};
+  for (const std::filesystem::path& file : files) {
+    Result<std::string> bytes = read_file(file);
+    if (!bytes) {
+      return std::unexpected(std::move(bytes.error()));
+    }
+    const std::string_view type = media_type(*bytes);
+    if (type.empty()) {
+      return fail(ErrorKind::invalid_argument, file.string() + " is no image: give WebP, PNG, JPEG or GIF");
+    }
+    std::string url = "data:" + std::string(type) + ";base64," + recipe::encode_base64(*bytes);
+    parts.push_back(json::Object{{"type", "image_url"}, {"image_url", json::Object{{"url", std::move(url)}}}});
+  }
+  return json::Object{{"role", "user"}, {"content", std::move(parts)}};
+}
 
 Result<json::Array> messages_of(json::Value value, const std::string& origin) {
   if (json::Object* const object = value.as_object()) {

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -50,6 +52,9 @@ enum class ReplyForm { stream, whole };
 
 /// {"role": ROLE, "content": TEXT}
 [[nodiscard]] json::Value chat_message(std::string_view role, std::string_view content);
+
+/// A message of the user with the images in `files`, WebP, PNG, JPEG or GIF. Errors: those of read_file; invalid_argument for other files.
+[[nodiscard]] Result<json::Value> user_message(std::string_view text, std::span<const std::filesystem::path> files);
 
 /// A list of messages, or an object with a member "messages". Errors: invalid_argument naming `origin`.
 [[nodiscard]] Result<json::Array> messages_of(json::Value value, const std::string& origin);

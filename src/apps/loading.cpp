@@ -150,6 +150,7 @@ Result<std::shared_ptr<const server::ServedModel>> load_served_model(const Model
                                                                          .engine = nullptr,
                                                                          .compiler = nullptr,
                                                                          .constraints = {}});
+  server::set_images(*model, loaded->config.vision, {loaded->config.image_token_id});
   add_structured_output(*model, flags, std::move(loaded->vocabulary), log);
   const auto owner = std::shared_ptr<OwnedEngine>(new OwnedEngine{std::move(*device), engine::EngineThread(std::move(loaded->engine))});
   model->engine = std::shared_ptr<engine::EngineThread>(owner, &owner->thread);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "apps/chat_request.h"
 #include "apps/command.h"
@@ -27,6 +28,7 @@ struct Flags {
   ChatFlags chat;
   std::string prompt;
   std::filesystem::path messages_file;
+  std::vector<std::filesystem::path> images;
   bool gives_json = false;
 };
 
@@ -63,7 +65,11 @@ Result<json::Array> request_messages(const Flags& flags) {
   if (prompt.empty()) {
     return fail(ErrorKind::invalid_argument, "the prompt on stdin is empty");
   }
-  out.push_back(chat_message("user", prompt));
+  Result<json::Value> message = user_message(prompt, flags.images);
+  if (!message) {
+    return std::unexpected(std::move(message.error()));
+  }
+  out.push_back(std::move(*message));
   return out;
 }
 
@@ -109,10 +115,13 @@ void add_run(CLI::App& app, Action& action) {
   command->footer(
       "Examples:\n  deepinfer run --prompt \"What is the capital of France?\"\n"
       "  echo \"Tell me a story\" | deepinfer run --thinking off --temperature 0.6 --seed 1\n"
+      "  deepinfer run --model DIR --image cat.jpg --prompt \"What is in the picture?\"\n"
       "  deepinfer run --messages chat.json --tools tools.json --json");
   const auto flags = std::make_shared<Flags>();
   CLI::Option* const prompt = command->add_option("--prompt", flags->prompt, "the user's message (default: stdin)");
-  command->add_option("--messages", flags->messages_file, "JSON file with a list of messages, or an API body")->excludes(prompt);
+  CLI::Option* const messages =
+      command->add_option("--messages", flags->messages_file, "JSON file with a list of messages, or an API body")->excludes(prompt);
+  command->add_option("--image", flags->images, "image file that the user's message shows; may be repeated")->excludes(messages);
   command->add_flag("--json", flags->gives_json, "print the API's response instead of streaming text");
   add_chat_flags(*command, flags->chat);
   add_model_flags(*command, flags->model);

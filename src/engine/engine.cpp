@@ -58,13 +58,19 @@ ModelCalls synchronous(std::move_only_function<std::span<const float>(std::span<
 
 Engine::Engine(EngineParts parts, const EngineOptions& options)
     : parts_(std::move(parts)),
-      limits_{.vocab_size = parts_.vocab_size, .max_model_len = options.max_model_len, .takes_constraints = parts_.vocabulary != nullptr},
+      limits_{.vocab_size = parts_.vocab_size,
+              .max_model_len = options.max_model_len,
+              .takes_constraints = parts_.vocabulary != nullptr,
+              .images = {.vision = parts_.model.encode_image ? parts_.vision : std::nullopt,
+                         .max_span = scheduler::max_whole_span(
+                             {.max_requests = options.max_requests, .max_batched_tokens = options.max_batched_tokens, .reuse = {}})}},
       max_unfinished_(options.max_requests + options.max_queue),
       overlaps_(options.overlap_depth > 0),
       shares_prefixes_(reuse_policy(parts_, options).reuse != scheduler::Reuse::none),
       scheduler_(
           {.max_requests = options.max_requests, .max_batched_tokens = options.max_batched_tokens, .reuse = reuse_policy(parts_, options)},
           parts_.geometry),
+      image_encoder_(std::move(parts_.model.encode_image)),
       sampler_(parts_.vocab_size),
       adjusted_(static_cast<std::size_t>(parts_.vocab_size)) {
   check(limits_.max_model_len >= 1, "the longest context is known");
@@ -136,11 +142,13 @@ void Engine::enqueue(LiveRequest& live) {
   scheduler::Submitted submitted{.request = live.id(),
                                  .num_tokens = static_cast<std::int32_t>(live.tokens().size()),
                                  .max_positions = live.max_total() - 1,
-                                 .priority = live.notes.priority};
+                                 .priority = live.notes.priority,
+                                 .prefixes = {},
+                                 .whole_spans = live.images().whole_spans()};
   if (shares_prefixes_) {
     const auto block_size = static_cast<std::size_t>(parts_.geometry.positions_per_block);
     for (std::size_t end = block_size; end <= live.tokens().size(); end += block_size) {
-      live.notes.last_prefix = kvcache::next_hash(live.notes.last_prefix, live.tokens().subspan(end - block_size, block_size));
+      live.notes.last_prefix = name_of_block(live, end);
       submitted.prefixes.push_back(live.notes.last_prefix);
     }
     live.notes.num_hashed_tokens = static_cast<std::int32_t>(submitted.prefixes.size() * block_size);
@@ -149,6 +157,17 @@ void Engine::enqueue(LiveRequest& live) {
   if (parts_.tiers) {
     arrivals_.push_back(live.id());
   }
+}
+
+/// The name of the block of known tokens that ends at `end`, behind the last one that was named.
+kvcache::BlockHash Engine::name_of_block(LiveRequest& live, std::size_t end) {
+  const auto size = static_cast<std::size_t>(parts_.geometry.positions_per_block);
+  const auto tokens = live.tokens().subspan(end - size, size);
+  if (live.images().empty()) {
+    return kvcache::next_hash(live.notes.last_prefix, tokens);
+  }
+  const PositionRange block{.first = static_cast<std::int32_t>(end - size), .end = static_cast<std::int32_t>(end)};
+  return kvcache::next_hash(live.notes.last_prefix, tokens, live.images().in_block(block));
 }
 
 std::unique_ptr<grammar::Matcher> Engine::make_matcher(const GenerationRequest& request) const {
@@ -293,6 +312,10 @@ void Engine::gather_chunks() {
       continue;
     }
     chunks_.push_back(make_chunk(planned, live->second, parts_.num_previous_tokens));
+    if (!live->second.images().empty()) {
+      const PositionRange chunk{.first = planned.first_position, .end = planned.first_position + planned.num_tokens};
+      chunks_.back().images = live->second.images().in_chunk(chunk, parts_.num_previous_tokens, image_encoder_);
+    }
     chunk_owners_.push_back(&live->second);
     num_prefill_rows_ += static_cast<std::int32_t>(i) < plan_->num_decode_chunks ? 0 : planned.num_tokens;
   }
@@ -379,7 +402,7 @@ void Engine::extend_prefixes(LiveRequest& live) {
   const std::int32_t block_size = parts_.geometry.positions_per_block;
   LiveRequest::Notes& notes = live.notes;
   if (static_cast<std::int32_t>(live.tokens().size()) == notes.num_hashed_tokens + block_size) {
-    notes.last_prefix = kvcache::next_hash(notes.last_prefix, live.tokens().last(static_cast<std::size_t>(block_size)));
+    notes.last_prefix = name_of_block(live, live.tokens().size());
     notes.num_hashed_tokens += block_size;
     apply(scheduler::BlockFilled{.request = live.id(), .prefix = notes.last_prefix});
   }

@@ -50,6 +50,8 @@ struct ModelCalls {
   std::move_only_function<std::span<const float>(std::span<const model::DraftStart> starts, std::int32_t num_drafts,
                                                  model::PickDrafts& pick)>
       draft = {};
+  /// Embedding rows of an image, before the launch that needs them. Empty: no images.
+  EncodeImage encode_image = {};
 };
 
 /// One of several replies to one prompt.
@@ -73,6 +75,7 @@ struct EngineParts {
   kvcache::CacheGeometry geometry;       ///< as the model allocated it
   std::shared_ptr<const grammar::Vocabulary> vocabulary = {};            ///< [vocab_size] rows; without it constraints are refused
   std::unique_ptr<PrefixTiers> tiers = {};                               ///< none: what is evicted is lost
+  std::optional<model::VisionConfig> vision = {};                        ///< of a model with encode_image
   std::int32_t window = 0;                                               ///< positions of the model's sliding window; for bounded replay
   std::unique_ptr<const Clock> clock = std::make_unique<SteadyClock>();  ///< for time limits and EngineStats; tokens never depend on it
 };
@@ -125,6 +128,7 @@ class Engine {
   [[nodiscard]] static sampling::Params sampling_params(const LiveRequest& live);
   LiveRequest& make_live(RequestId id, GenerationRequest&& request, OutputSink&& sink);
   void enqueue(LiveRequest& live);
+  [[nodiscard]] kvcache::BlockHash name_of_block(LiveRequest& live, std::size_t end);
   [[nodiscard]] std::unique_ptr<grammar::Matcher> make_matcher(const GenerationRequest& request) const;
   // engine_choices.cpp
   void start_followers(LiveRequest& leader, std::span<const float> logits);
@@ -159,6 +163,7 @@ class Engine {
   bool overlaps_ = false;
   bool shares_prefixes_ = false;
   scheduler::Scheduler scheduler_;
+  ImageEncoder image_encoder_;
   sampling::Sampler sampler_;
   std::unordered_map<RequestId, LiveRequest> live_;  // nodes: addresses stay valid
   std::uint64_t last_id_ = 0;

@@ -13,6 +13,7 @@ LiveRequest::LiveRequest(RequestId id, GenerationRequest&& request, RequestSize 
                          OutputSink&& sink)
     : sampling_(std::move(request.sampling)),
       tokens_(std::move(request.prompt)),
+      images_(std::move(request.images)),
       num_prompt_(static_cast<std::int32_t>(tokens_.size())),
       max_total_(size.max_total),
       ignore_eos_(request.ignore_eos),

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "engine/request.h"
+#include "engine/request_images.h"
 #include "engine/stop_matcher.h"
 #include "kvcache/block_hash.h"
 
@@ -34,6 +35,7 @@ class LiveRequest {
 
   [[nodiscard]] RequestId id() const { return output_.request; }
   [[nodiscard]] const SamplingParams& sampling() const { return sampling_; }
+  [[nodiscard]] RequestImages& images() { return images_; }
   /// Prompt and generated tokens.
   [[nodiscard]] std::span<const TokenId> tokens() const { return tokens_; }
   /// How often each token came; empty unless a penalty asks for it.
@@ -90,6 +92,7 @@ class LiveRequest {
 
   SamplingParams sampling_;
   std::vector<TokenId> tokens_;
+  RequestImages images_;
   sampling::TokenHistory history_;
   std::int32_t num_prompt_ = 0;
   std::int32_t max_total_ = 0;

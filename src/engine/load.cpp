@@ -254,7 +254,8 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<model::DeepseekV41> model, c
                               .copy_state = [model](SlotId from, SlotId to) { model->copy_state(from, to); },
                               .copy_block = [model](BlockId from, BlockId to) { model->copy_block(from, to); },
                               .draft = [model](std::span<const model::DraftStart> starts, std::int32_t num_drafts,
-                                               model::PickDrafts& pick) { return model->draft(starts, num_drafts, pick); }},
+                                               model::PickDrafts& pick) { return model->draft(starts, num_drafts, pick); },
+                              .encode_image = [model](const model::ImagePixels& image) { return model->encode_image(image); }},
                     .token_bytes = [tokenizer](TokenId id) { return tokenizer.bytes(id); },
                     .vocab_size = config.vocab_size,
                     .eos = {config.eos_token_id},
@@ -262,8 +263,22 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<model::DeepseekV41> model, c
                     .geometry = {.positions_per_block = kBlockPositions, .num_blocks = sizes.num_blocks, .num_slots = sizes.num_slots},
                     .vocabulary = loaded.vocabulary,
                     .tiers = store ? make_tiers(model, std::move(*store), loaded.options.replay) : nullptr,
+                    .vision = config.vision,
                     .window = config.sliding_window};
   return std::make_unique<Engine>(std::move(parts), loaded.options);
+}
+
+/// An image is computed in one step; a step may be too short for the largest that the model sees.
+void warn_of_large_images(LoadedEngine& loaded) {
+  const std::int32_t most = scheduler::max_whole_span(
+      {.max_requests = loaded.options.max_requests, .max_batched_tokens = loaded.options.max_batched_tokens, .reuse = {}});
+  if (loaded.config.vision && loaded.config.vision->max_image_tokens > most) {
+    const std::int32_t needed = loaded.config.vision->max_image_tokens + loaded.options.max_requests - 1;
+    loaded.warnings.push_back("images of more than " + std::to_string(most) + " tokens are refused, the model takes " +
+                              std::to_string(loaded.config.vision->max_image_tokens) +
+                              ": an image is computed in one step; --max-batched-tokens " + std::to_string(needed) +
+                              " has room for all");
+  }
 }
 
 }  // namespace
@@ -312,6 +327,7 @@ Result<LoadedEngine> load_engine(const std::filesystem::path& directory, const E
                    .memory = files->plan,
                    .cache_groups = (*model)->cache_groups(),
                    .warnings = std::move(files->checkpoint.warnings)};
+  warn_of_large_images(out);
   out.vocabulary = std::make_shared<const grammar::Vocabulary>(grammar::make_vocabulary(out.tokenizer, out.config.vocab_size));
   out.engine = make_engine(std::move(*model), out.tokenizer, std::move(*store), out);
   begin(LoadPhase::done);

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "engine/prompt_image.h"
 #include "sampling/adjustments.h"
 #include "sampling/params.h"
 #include "scheduler/prefix_use.h"
@@ -59,6 +60,7 @@ struct GenerationRequest {
   std::string cache_salt = {};  ///< only requests with the same salt share cached prefixes
   /// EOS is allowed exactly where the text is complete, with ignore_eos nowhere; where nothing can follow, generation stops.
   std::optional<Constraint> constraint = {};
+  std::vector<PromptImage> images = {};  ///< in the order of the prompt
 };
 
 enum class FinishReason {

@@ -103,6 +103,9 @@ Result<void> check_request(const GenerationRequest& request, const RequestLimits
   if (std::ranges::any_of(request.stop_strings, &std::string::empty)) {
     return refuse("a stop string is empty; give at least one character");
   }
+  if (auto images = check_images(request.images, request.prompt.size(), limits.images); !images) {
+    return images;
+  }
   return request.constraint ? check_constraint(*request.constraint, limits) : Result<void>{};
 }
 

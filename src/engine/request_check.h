@@ -12,9 +12,10 @@ struct RequestLimits {
   std::int32_t vocab_size = 0;
   std::int32_t max_model_len = 0;
   bool takes_constraints = false;  ///< the engine knows the texts of its tokens
+  ImageRules images = {};
 };
 
-/// Errors: invalid_argument; unsupported for a constraint that the engine cannot follow. Depends on nothing that changes, so any thread may
+/// Errors: invalid_argument; unsupported for a constraint that the engine cannot follow and for images without vision. Depends on nothing that changes, so any thread may
 /// ask.
 [[nodiscard]] Result<void> check_request(const GenerationRequest& request, const RequestLimits& limits);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -20,8 +21,15 @@ struct BlockHash {
 
 /// The parent of every first block. Requests with different salts share nothing.
 [[nodiscard]] BlockHash root_hash(std::string_view salt);
-/// The hash of the block with `tokens` behind the prefix `parent`.
-[[nodiscard]] BlockHash next_hash(const BlockHash& parent, std::span<const TokenId> tokens);
+/// An image with tokens in a block: its tokens are the same for all images, so the block's name takes in what it shows.
+struct BlockImage {
+  std::int32_t first = 0;  ///< place of its first token, counted from the beginning of the block; negative when it began before
+  BlockHash content;       ///< hash of its pixels and their size
+};
+/// The hash of the block with `tokens` behind the prefix `parent`. All blocks have equally many tokens.
+[[nodiscard]] BlockHash next_hash(const BlockHash& parent, std::span<const TokenId> tokens, std::span<const BlockImage> images = {});
+/// The hash of bytes that have a name of their own.
+[[nodiscard]] BlockHash content_hash(std::span<const std::byte> bytes);
 
 }  // namespace deepinfer::kvcache
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ops/vision_params.h"
 #include "tensor/formats.h"
 
 namespace deepinfer {
@@ -69,9 +70,11 @@ inline constexpr std::int32_t kBlockPositions = 128;  ///< tokens per cache bloc
 
 struct EmbedParams {
   std::int32_t num_rows = 0, streams = 0, hidden = 0;
-  const std::int32_t* token = nullptr;  // [rows]
-  const bf16* table = nullptr;          // [vocab, hidden]
-  bf16* h = nullptr;                    // out [rows, streams, hidden], equal streams
+  const std::int32_t* token = nullptr;     // [rows]
+  const bf16* table = nullptr;             // [vocab, hidden]
+  const std::uint8_t* is_image = nullptr;  // [rows] or null: none; these rows are taken from image_rows
+  const bf16* image_rows = nullptr;        // [rows, hidden], read where is_image
+  bf16* h = nullptr;                       // out [rows, streams, hidden], equal streams
 };
 
 /// Coefficients of one sub-layer: one RMS statistic over all streams, then sigmoid, sigmoid, Sinkhorn.
@@ -160,7 +163,7 @@ struct LinearQ8Params {
   bf16* y = nullptr;   // out [rows, groups * n]
 };
 
-/// y = w x with bf16 operands; exactly one of y_f32 and y_bf16 is set.
+/// y = w x + bias with bf16 operands, one rounding; exactly one of y_f32 and y_bf16 is set.
 struct LinearBf16Params {
   std::int32_t num_rows = 0, n = 0, k = 0;
   const bf16* x = nullptr;                  // [.., k]
@@ -168,6 +171,7 @@ struct LinearBf16Params {
   const bf16* weight = nullptr;             // [n, k]
   float* y_f32 = nullptr;                   // out [rows, n]
   bf16* y_bf16 = nullptr;                   // out [rows, n]
+  const bf16* bias = nullptr;               // [n] or null
 };
 
 /// y += x, fp32.
@@ -359,6 +363,13 @@ class Ops {
 
   virtual void engram_gather(Stream&, const EngramGatherParams&) = 0;
   virtual void engram_gate(Stream&, const EngramGateParams&) = 0;
+
+  virtual void rotate_halves(Stream&, const RotateHalvesParams&) = 0;
+  virtual void attend_all(Stream&, const AttendAllParams&) = 0;
+  virtual void add(Stream&, const AddParams&) = 0;
+  virtual void silu_product(Stream&, const SiluProductParams&) = 0;
+  virtual void gelu(Stream&, const GeluParams&) = 0;
+  virtual void gather_cells(Stream&, const GatherCellsParams&) = 0;
 };
 
 }  // namespace deepinfer

@@ -12,6 +12,7 @@ void PromptBuilder::content(const Content& content) {
   const std::size_t begin = prompt_.text.size();
   prompt_.text += content.text;
   for (const SpecialRange& placeholder : content.placeholders) {
+    prompt_.placeholders.push_back(prompt_.special_ranges.size());
     prompt_.special_ranges.push_back({.begin = begin + placeholder.begin, .end = begin + placeholder.end});
   }
   for (const ImageSource& image : content.images) {

@@ -30,6 +30,7 @@ struct Prompt {
   std::vector<SpecialRange> special_ranges;  ///< ascending, disjoint; everything between is plain text, but for `generated`
   std::vector<GeneratedRange> generated;     ///< ascending, disjoint from each other and from special_ranges
   std::vector<const ImageSource*> images;    ///< in placeholder order; they belong to the rendered conversation
+  std::vector<std::size_t> placeholders;     ///< which of special_ranges stand for the images, ascending
 };
 
 /// Spellings come from `special_tokens`, but an image placeholder keeps the spelling it has in its message.
@@ -38,5 +39,13 @@ struct Prompt {
 /// Token ids of a prompt: every special range one id, generated ranges their ids, the text between encoded without the added vocabulary,
 /// piece by piece. Error (not_found): the vocabulary has no token of that spelling.
 [[nodiscard]] Result<std::vector<TokenId>> encode_prompt(const Prompt& prompt, const tokenizer::Tokenizer& tokenizer);
+
+/// Ids, and the places among them of the image placeholders, one for each.
+struct EncodedPrompt {
+  std::vector<TokenId> ids;
+  std::vector<std::size_t> placeholders;
+};
+/// The same, as long as images are still one token each.
+[[nodiscard]] Result<EncodedPrompt> encode_illustrated(const Prompt& prompt, const tokenizer::Tokenizer& tokenizer);
 
 }  // namespace deepinfer::recipe

@@ -10,6 +10,7 @@
 #include "base/ids.h"
 #include "kvcache/cache_pool.h"
 #include "scheduler/prefix_use.h"
+#include "scheduler/whole_spans.h"
 
 namespace deepinfer::scheduler {
 
@@ -64,6 +65,7 @@ struct Request {
   std::int32_t num_tokens = 0;                    ///< known tokens: prompt and outputs so far
   std::int32_t max_positions = 0;                 ///< positions that are ever computed; the last output token is not
   std::vector<kvcache::BlockHash> prefixes = {};  ///< of the blocks that the known tokens fill
+  std::vector<WholeSpan> whole_spans = {};        ///< of its images, ascending
   std::int32_t num_published = 0;                 ///< leading blocks of this holding that others may find
   std::int32_t saved_end = 0;                     ///< position that the holding's saved state stands for
   bool was_admitted = false;

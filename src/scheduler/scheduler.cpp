@@ -44,12 +44,15 @@ void Scheduler::apply(std::span<const Event> events) {
 void Scheduler::apply(const Submitted& event) {
   check(event.num_tokens >= 1 && event.num_tokens <= event.max_positions, "a request starts with one to max_positions tokens");
   check(event.max_positions <= pool_.max_positions(), "a request fits into the pool when it is alone");
+  check(std::ranges::all_of(event.whole_spans, [this](const WholeSpan& span) { return span.num_positions <= max_whole_span(limits_); }),
+        "a span fits into a step beside the rows of the other requests");
   Request& request = insert({.id = event.request,
                              .rank = {.priority = event.priority, .arrival = next_arrival_++},
                              .num_prompt = event.num_tokens,
                              .num_tokens = event.num_tokens,
                              .max_positions = event.max_positions,
                              .prefixes = event.prefixes,
+                             .whole_spans = event.whole_spans,
                              .state = Waiting{}});
   insert_by_rank(queue_, &request);
 }
@@ -72,6 +75,7 @@ void Scheduler::apply(const Forked& event) {
                              .num_tokens = parent.num_tokens,
                              .max_positions = event.max_positions,
                              .prefixes = {parent.prefixes.begin(), parent.prefixes.begin() + num_named},
+                             .whole_spans = parent.whole_spans,
                              .num_published = static_cast<std::int32_t>(num_named),
                              .was_admitted = true,
                              .state = Waiting{}});
@@ -161,11 +165,25 @@ std::int32_t Scheduler::num_draft_rows(const Request& request, std::int32_t budg
   return std::clamp(num_blocks * pool_.positions_per_block() - request.num_tokens, 0, std::max(wanted, 0));
 }
 
+/// Rows of the largest image that a prompt goes on with, so that drafts do not keep it waiting; 0: none.
+std::int32_t Scheduler::rows_of_next_spans() const {
+  std::int32_t most = 0;
+  for (const std::vector<Request*>* list : {&running_, &queue_}) {
+    for (const Request* request : std::span(*list).first(std::min(list->size(), static_cast<std::size_t>(limits_.max_requests)))) {
+      if (!request->whole_spans.empty() && !std::holds_alternative<Decoding>(request->state)) {
+        most = std::max(most, fewest_rows(request->whole_spans, num_computed(*request)));
+      }
+    }
+  }
+  return most;
+}
+
 void Scheduler::plan_decode() {
   std::int32_t num_decoding = 0;
   for (const Request* request : running_) {
     num_decoding += std::holds_alternative<Decoding>(request->state) ? 1 : 0;
   }
+  const std::int32_t for_spans = rows_of_next_spans();
   for (std::size_t i = 0; i < running_.size();) {
     Request& request = *running_[i];
     auto* decoding = std::get_if<Decoding>(&request.state);
@@ -176,8 +194,8 @@ void Scheduler::plan_decode() {
     if (decoding->cache.saved_state.value != 0) {
       pool_.discard_state(decoding->cache);  // of drafts that were not accepted so far
     }
-    // Everybody behind keeps a row.
-    const std::int32_t num_drafts = num_draft_rows(request, limits_.max_batched_tokens - plan_.num_tokens - num_decoding);
+    // Everybody behind keeps a row, and an image that waits its room.
+    const std::int32_t num_drafts = num_draft_rows(request, limits_.max_batched_tokens - plan_.num_tokens - num_decoding - for_spans);
     bool has_room = pool_.extend(decoding->cache, request.num_tokens + num_drafts);
     while (!has_room && i + 1 < running_.size()) {
       preempt_running(cheapest_younger(i));
@@ -217,12 +235,16 @@ void Scheduler::preempt_running(std::size_t index) {
 void Scheduler::plan_prefill() {
   const std::int32_t budget = limits_.max_batched_tokens - plan_.num_tokens;
   collect_prefill_candidates();
-  divide_prefill_budget(budget, shares_, [this](std::size_t i) {
+  const auto admit = [this](std::size_t i) {
     const bool admitted = try_admit(*candidates_[i]);
     if (admitted) {
       shares_[i].num_wanted = next_stop(*candidates_[i]) - num_computed(*candidates_[i]);
     }
     return admitted;
+  };
+  divide_prefill_budget(budget, shares_, admit, [this](std::size_t i, std::int32_t num_rows) {
+    const std::int32_t computed = num_computed(*candidates_[i]);
+    return last_cut(candidates_[i]->whole_spans, computed + num_rows) - computed;
   });
   for (std::size_t i = 0; i < shares_.size(); ++i) {
     if (shares_[i].num_granted > 0) {
@@ -249,8 +271,9 @@ void Scheduler::collect_prefill_candidates() {
   std::ranges::sort(candidates_, {}, &Request::rank);
   for (const Request* request : candidates_) {
     const bool is_running = holding(*request) != nullptr;
+    const std::int32_t wanted = is_running ? next_stop(*request) - num_computed(*request) : num_uncomputed(*request);
     shares_.push_back(
-        {.num_wanted = is_running ? next_stop(*request) - num_computed(*request) : num_uncomputed(*request), .running = is_running});
+        {.num_wanted = wanted, .running = is_running, .num_least = fewest_rows(request->whole_spans, num_computed(*request))});
   }
 }
 

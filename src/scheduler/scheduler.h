@@ -22,6 +22,9 @@ struct Limits {
   ReusePolicy reuse = {};
 };
 
+/// Positions of the longest span that a step has room for beside a row of every other running request.
+[[nodiscard]] constexpr std::int32_t max_whole_span(const Limits& limits) { return limits.max_batched_tokens - limits.max_requests + 1; }
+
 /// Rows of one request in one step: positions first_position … first_position + num_tokens − 1.
 struct PlannedChunk {
   RequestId request;
@@ -67,6 +70,8 @@ struct Submitted {
   std::int32_t max_positions = 0;                 ///< from num_tokens to the pool's max_positions()
   std::int32_t priority = 0;                      ///< a higher one comes first
   std::vector<kvcache::BlockHash> prefixes = {};  ///< of the blocks that the tokens fill; empty: nothing is shared
+  /// Spans of images among the tokens, ascending, disjoint, each at most max_whole_span() long: no chunk cuts one.
+  std::vector<WholeSpan> whole_spans = {};
 };
 /// The next `num_drafts` tokens of a decoding request are proposed: the next plan verifies as many of them as there is room for, in one
 /// chunk. Drafts never cost another request anything. They are forgotten with the next plan or when the request is preempted.
@@ -135,6 +140,7 @@ class Scheduler {
   void apply(const Ended& event);
 
   void forget_finished();
+  [[nodiscard]] std::int32_t rows_of_next_spans() const;
   void plan_decode();
   [[nodiscard]] std::int32_t num_draft_rows(const Request& request, std::int32_t budget) const;
   void plan_prefill();

@@ -73,11 +73,14 @@ void Scheduler::forget_passed_state(const Request& request, std::int32_t end) {
   }
 }
 
-/// The last end of a block from which another request with the same tokens could start: it computes at least one.
+/// The last end of a block from which another request with the same tokens could start: it computes at least one. Not inside a span.
 std::int32_t Scheduler::last_usable_end(const Request& request) const {
-  const std::int32_t num_blocks =
-      std::min((request.num_tokens - 1) / pool_.positions_per_block(), static_cast<std::int32_t>(request.prefixes.size()));
-  return num_blocks * pool_.positions_per_block();
+  const std::int32_t size = pool_.positions_per_block();
+  std::int32_t end = std::min((request.num_tokens - 1) / size, static_cast<std::int32_t>(request.prefixes.size())) * size;
+  while (end != last_cut(request.whole_spans, end)) {
+    end = last_cut(request.whole_spans, end) / size * size;
+  }
+  return end;
 }
 
 /// Where the next chunk of a prompt must end at the latest: at the next position whose state is worth keeping.
@@ -93,7 +96,8 @@ std::int32_t Scheduler::next_stop(const Request& request) const {
 }
 
 PrefixUse Scheduler::prefix_use(const Request& request) const {
-  return choose_prefix(pool_, limits_.reuse, request.prefixes, request.num_tokens, request.num_prompt);
+  return without_cuts_inside(request.whole_spans,
+                             choose_prefix(pool_, limits_.reuse, request.prefixes, request.num_tokens, request.num_prompt));
 }
 
 }  // namespace deepinfer::scheduler

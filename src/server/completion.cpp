@@ -50,7 +50,8 @@ std::expected<std::unique_ptr<Completion>, Refusal> Completion::start(std::share
                                        .max_tokens = static_cast<std::int32_t>(request.max_tokens),
                                        .ignore_eos = request.extras.ignore_eos,
                                        .stop_strings = {},  // the reply parser looks for them: they count in the content only
-                                       .constraint = request.constraint};
+                                       .constraint = request.constraint,
+                                       .images = request.images};
   auto stream = EngineStream::submit(model->engine, std::move(generation), std::move(wake));
   if (!stream) {
     return std::unexpected(refusal(request.api, status_of(stream.error().kind), stream.error().message));

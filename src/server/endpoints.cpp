@@ -22,12 +22,16 @@ Response json_response(const json::Value& body) { return {.status = 200, .body =
 Response bad_request(std::string_view message) { return error_response(ErrorForm::openai, 400, message); }
 
 json::Value model_entry(const ServedModel& model, std::string_view id, std::int64_t created) {
+  json::Array capabilities{"chat", "thinking", "tools", "streaming"};
+  if (model.images) {
+    capabilities.emplace_back("vision");
+  }
   return json::Object{{"id", id},
                       {"object", "model"},
                       {"created", created},
                       {"owned_by", "deepinfer"},
                       {"context_length", model.context_length},
-                      {"capabilities", json::Array{"chat", "thinking", "tools", "streaming"}}};
+                      {"capabilities", std::move(capabilities)}};
 }
 
 json::Array id_list(const std::vector<TokenId>& ids) {
@@ -72,10 +76,10 @@ std::optional<recipe::Api> api_named(std::string_view name) {
 struct Rendered {
   recipe::Prompt prompt;
   std::vector<TokenId> ids;
+  json::Array images;  ///< places of their spans among the ids: first, end
 };
 
 std::expected<Rendered, Response> render_body(const ServedModel& model, recipe::Api api, std::string_view body, const Viewer& viewer) {
-  const ErrorForm form = api == recipe::Api::messages ? ErrorForm::anthropic : ErrorForm::openai;
   auto parsed = parse(api, body);
   if (!parsed) {
     return std::unexpected(Response{.status = parsed.error().status, .body = std::move(parsed.error().body)});
@@ -88,13 +92,16 @@ std::expected<Rendered, Response> render_body(const ServedModel& model, recipe::
   if (viewer.turns != nullptr && !model.strict_official) {
     viewer.turns->restore(viewer.owner, conversation);
   }
-  Rendered out{.prompt = recipe::render(conversation, converted->request.version, model.convert.special_tokens), .ids = {}};
-  auto ids = recipe::encode_prompt(out.prompt, model.tokenizer);
-  if (!ids) {
-    return std::unexpected(error_response(form, 500, ids.error().message));
+  Rendered out{.prompt = recipe::render(conversation, converted->request.version, model.convert.special_tokens), .ids = {}, .images = {}};
+  auto encoded = encode_prompt(model, api, out.prompt, Pixels::counted);
+  if (!encoded) {
+    return std::unexpected(Response{.status = encoded.error().status, .body = std::move(encoded.error().body)});
   }
   out.prompt.images.clear();  // they point into the conversation, which ends here
-  out.ids = std::move(*ids);
+  out.ids = std::move(encoded->ids);
+  for (const engine::PromptImage& image : encoded->images) {
+    out.images.emplace_back(json::Array{image.first_position, image.first_position + image.num_tokens});
+  }
   return out;
 }
 
@@ -176,8 +183,11 @@ Response render_prompt(const ServedModel& model, std::string_view body, const Vi
   for (const auto& [begin, end] : rendered->prompt.special_ranges) {
     ranges.emplace_back(json::Array{static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end)});
   }
-  return json_response(
-      json::Object{{"prompt", rendered->prompt.text}, {"ids", id_list(rendered->ids)}, {"special_ranges", std::move(ranges)}});
+  json::Object out{{"prompt", rendered->prompt.text}, {"ids", id_list(rendered->ids)}, {"special_ranges", std::move(ranges)}};
+  if (!rendered->images.empty()) {
+    out.append("image_ranges", rendered->images);
+  }
+  return json_response(out);
 }
 
 Response count_tokens(const ServedModel& model, std::string_view body, const Viewer& viewer) {

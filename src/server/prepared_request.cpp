@@ -5,6 +5,7 @@
 #include <iterator>
 #include <random>
 #include <utility>
+#include <variant>
 
 #include "recipe/render.h"
 #include "server/api_error.h"
@@ -94,17 +95,30 @@ void prepare_members(recipe::Api api, json::Object& members) {
   }
 }
 
-/// Renders the conversation and sets prompt and max_tokens.
+/// The files of images, once their pixels are made.
+void drop_image_files(recipe::Conversation& conversation) {
+  for (recipe::Message& message : conversation.messages) {
+    std::visit(
+        [](auto& role) {
+          if constexpr (requires { role.content.images; }) {
+            role.content.images.clear();
+            role.content.placeholders.clear();
+          }
+        },
+        message);
+  }
+}
+
+/// Renders the conversation and sets prompt, images and max_tokens.
 std::optional<Refusal> encode(const ServedModel& model, PreparedRequest& out) {
   const recipe::Prompt prompt = recipe::render(out.converted.conversation, out.converted.version, model.convert.special_tokens);
-  if (!prompt.images.empty()) {
-    return refusal(out.api, 400, "the model " + model.name + " does not take images");
+  auto encoded = encode_prompt(model, out.api, prompt, Pixels::kept);
+  if (!encoded) {
+    return std::move(encoded.error());
   }
-  auto ids = recipe::encode_prompt(prompt, model.tokenizer);
-  if (!ids) {
-    return refusal(out.api, 500, std::move(ids.error().message));
-  }
-  out.prompt = std::move(*ids);
+  drop_image_files(out.converted.conversation);
+  out.prompt = std::move(encoded->ids);
+  out.images = std::move(encoded->images);
   const auto max_tokens = recipe::resolve_max_tokens(out.converted, out.prompt.size(), static_cast<std::uint64_t>(model.context_length));
   if (!max_tokens) {
     return conversion_refusal(out.api, max_tokens.error());
@@ -133,6 +147,29 @@ std::expected<json::Value, Refusal> parse(recipe::Api api, std::string_view body
     return std::unexpected(conversion_refusal(api, std::move(parsed.error())));
   }
   return std::move(*parsed);
+}
+
+std::expected<IllustratedIds, Refusal> encode_prompt(const ServedModel& model, recipe::Api api, const recipe::Prompt& prompt,
+                                                     Pixels pixels) {
+  if (!prompt.images.empty() && !model.images) {
+    return std::unexpected(refusal(api, 400, "the model " + model.name + " does not take images: " + model.images.error()));
+  }
+  auto encoded = recipe::encode_illustrated(prompt, model.tokenizer);
+  if (!encoded) {
+    return std::unexpected(refusal(api, 500, std::move(encoded.error().message)));
+  }
+  if (prompt.images.empty()) {
+    return IllustratedIds{.ids = std::move(encoded->ids), .images = {}};
+  }
+  auto placed = place_images(*model.images, {.ids = std::move(encoded->ids),
+                                             .placeholders = std::move(encoded->placeholders),
+                                             .sources = prompt.images,
+                                             .context_length = static_cast<std::size_t>(model.context_length),
+                                             .pixels = pixels});
+  if (!placed) {
+    return std::unexpected(refusal(api, placed.error().status, std::move(placed.error().message)));
+  }
+  return std::move(*placed);
 }
 
 std::expected<ConvertedBody, Refusal> convert(const ServedModel& model, recipe::Api api, json::Value body) {
@@ -183,6 +220,19 @@ recipe::ConvertOptions conversion_options(const ServedModel& model) {
   recipe::ConvertOptions out = model.convert;
   out.conformance = model.strict_official ? recipe::Conformance::official : recipe::Conformance::improved;
   return out;
+}
+
+void set_images(ServedModel& model, const std::optional<model::VisionConfig>& vision, TokenId image_token) {
+  model.images = image_settings(vision);
+  if (!model.images) {
+    return;
+  }
+  const std::string spelling(model.tokenizer.bytes(image_token));
+  if (model.tokenizer.find(spelling) != image_token) {
+    model.images = std::unexpected("its tokenizer has no token for the image_token_id of its configuration");
+    return;
+  }
+  model.convert.special_tokens.image = spelling;
 }
 
 recipe::ConvertOptions convert_options(const std::string& name) {

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "engine/request.h"
 #include "recipe/convert.h"
+#include "recipe/render.h"
 #include "server/constraint.h"
 #include "server/request_extras.h"
 #include "server/served_model.h"
@@ -50,6 +51,7 @@ struct PreparedRequest {
   std::string id;          ///< of the reply
   std::uint64_t seed = 0;  ///< the body's, or random
   std::vector<TokenId> prompt;
+  std::vector<engine::PromptImage> images = {};  ///< of the prompt, until its choices are submitted
   std::uint32_t max_tokens = 0;
   std::string previous_response_id = {};              ///< Responses: as in the body, or empty
   RequestedConstraint requested = {};                 ///< what the reply is to fit
@@ -72,11 +74,14 @@ struct ConvertedBody {
 };
 [[nodiscard]] std::expected<ConvertedBody, Refusal> convert(const ServedModel& model, recipe::Api api, json::Value body);
 [[nodiscard]] std::expected<json::Value, Refusal> parse(recipe::Api api, std::string_view body);
+/// Ids of a rendered prompt with the spans of its images. Refused: images that the model or this server does not take.
+[[nodiscard]] std::expected<IllustratedIds, Refusal> encode_prompt(const ServedModel& model, recipe::Api api, const recipe::Prompt& prompt,
+                                                                   Pixels pixels);
 
 /// Gives `request` its constraint, or says why the client gets none.
 [[nodiscard]] std::expected<void, Refusal> set_constraint(PreparedRequest& request, const grammar::CompileResult& compiled);
 
-/// Refused: what conversion refuses, unknown earlier responses, images, a prompt that does not fit, structured output that is switched
+/// Refused: what conversion refuses, unknown earlier responses, images that are not taken, a prompt that does not fit, structured output that is switched
 /// off.
 [[nodiscard]] std::expected<PreparedRequest, Refusal> prepare(const ServedModel& model, const CompletionRequest& request);
 

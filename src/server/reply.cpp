@@ -114,6 +114,7 @@ std::expected<void, Refusal> Reply::start_choices(const Wake& wake) {
     }
     choices_.push_back(std::move(*started));
   }
+  request_.images.clear();  // the engine has them
   state_ = State::running;
   return {};
 }

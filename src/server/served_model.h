@@ -9,6 +9,7 @@
 #include "grammar/compile_pool.h"
 #include "recipe/convert.h"
 #include "server/constraint.h"
+#include "server/prompt_images.h"
 #include "tokenizer/tokenizer.h"
 
 namespace deepinfer::server {
@@ -24,10 +25,14 @@ struct ServedModel {
   std::shared_ptr<engine::EngineThread> engine;
   std::shared_ptr<grammar::CompilePool> compiler = {};  ///< empty: structured output is refused, or left out when strict_official
   ConstraintSettings constraints = {};                  ///< for the model's tokenizer
+  MaybeImages images = image_settings({});              ///< without them requests with images are refused
 };
 
 /// `convert`, as strict as the model is served.
 [[nodiscard]] recipe::ConvertOptions conversion_options(const ServedModel& model);
+
+/// Takes images as `vision` says, under the tokenizer's spelling of the model's image token.
+void set_images(ServedModel& model, const std::optional<model::VisionConfig>& vision, TokenId image_token);
 
 /// Conversion options that accept `name` and the official V4.1 name for a V4.1 model.
 [[nodiscard]] recipe::ConvertOptions convert_options(const std::string& name);

@@ -1,6 +1,7 @@
 // The commands on the bundled nano model, as a user runs them.
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -81,6 +82,44 @@ TEST(Run, APromptLongerThanTheContextIsOneSentence) {
   const Ran ran = run_program({"run", "--max-model-len", "256"}, {.input = std::string(4000, 'x')});
   EXPECT_EQ(ran.exit_code, 2);
   EXPECT_NE(ran.err.find("maximum context length is 256 tokens"), std::string::npos) << ran.err;
+}
+
+TEST(Run, AnImageGoesWithThePromptToAModelThatSees) {
+  const std::string image = DEEPINFER_TEST_DATA "/recipe/images/waves.png";
+  const std::vector<std::string> tiny = {"--model", DEEPINFER_TEST_DATA "/tiny", "--max-tokens", "4", "--ignore-eos", "--max-model-len", "512"};
+  std::vector<std::string> arguments = with_greedy({"run", "--prompt", "What is it?"});
+  arguments.insert(arguments.end(), tiny.begin(), tiny.end());
+  const Ran without = run_program(arguments);
+  arguments.insert(arguments.end(), {"--image", image});
+  const Ran with = run_program(arguments);
+  EXPECT_EQ(with.exit_code, 0) << with.err;
+  EXPECT_NE(with.out, without.out);
+  const Ran blind = run_program({"run", "--prompt", "What is it?", "--image", image});
+  EXPECT_EQ(blind.exit_code, 2);
+  EXPECT_NE(blind.err.find("the model nano does not take images: its configuration has no vision_config"), std::string::npos) << blind.err;
+  const Ran text = run_program({"run", "--prompt", "What is it?", "--image", DEEPINFER_TEST_DATA "/tiny/config.json"});
+  EXPECT_EQ(text.exit_code, 2);
+  EXPECT_NE(text.err.find("config.json is no image"), std::string::npos) << text.err;
+}
+
+TEST(Chat, AnImageIsShownWithTheNextMessage) {
+  const std::string image = DEEPINFER_TEST_DATA "/recipe/images/waves.png";
+  const Ran ran = run_program({"chat", "--model", DEEPINFER_TEST_DATA "/tiny", "--thinking", "off", "--temperature", "0", "--max-tokens", "4",
+                               "--ignore-eos", "--max-model-len", "512"},
+                              {.input = "/image " + image + "\nWhat is it?\n/stats\n/clear\nWhat is it?\n/stats\n/image nowhere\nAnd now?\n"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  const auto stats = [&](std::size_t from) { return ran.err.find(" prompt tokens", from); };
+  const std::size_t first = stats(0);
+  const std::size_t second = stats(first + 1);
+  ASSERT_NE(second, std::string::npos) << ran.err;
+  const auto number_before = [&](std::size_t end) {
+    std::size_t begin = end;
+    for (; begin > 0 && std::isdigit(static_cast<unsigned char>(ran.err[begin - 1])) != 0; --begin) {
+    }
+    return std::stoi(ran.err.substr(begin, end - begin));
+  };
+  EXPECT_GT(number_before(first), number_before(second) + 20) << ran.err;
+  EXPECT_NE(ran.err.find("nowhere"), std::string::npos) << ran.err;
 }
 
 TEST(Batch, LinesAreAnsweredInOrderAndAnInterruptedBatchGoesOn) {

@@ -86,6 +86,20 @@ class FakeModel {
     }
     return confidences_;
   }
+  /// One row of one value per position of the span of an image: its pixels and the place in it.
+  std::vector<bf16> encode_image(const model::ImagePixels& image) {
+    ++num_encoded;
+    std::uint64_t hash = mix(static_cast<std::uint64_t>(image.width), static_cast<std::uint64_t>(image.height));
+    for (const std::uint8_t value : image.rgb) {
+      hash = mix(hash, value);
+    }
+    std::vector<bf16> out(static_cast<std::size_t>(image.height * (image.width + 1) + 2));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i] = {static_cast<std::uint16_t>(mix(hash, i) >> 40)};
+    }
+    return out;
+  }
+  int num_encoded = 0;
 
   /// The memory of one block and of one slot.
   std::span<std::byte> block_memory(BlockId block) {
@@ -133,6 +147,21 @@ class FakeModel {
     return last.hash;
   }
 
+  /// What a row shows: a token, or a piece of an image.
+  static std::int32_t shown(const model::Chunk& chunk, std::int32_t i) {
+    const std::int32_t position = chunk.first_position + i;
+    for (const model::ImageSpan& span : chunk.images) {
+      const std::int32_t end = span.first_position + span.num_tokens;
+      check(end <= chunk.first_position || (span.first_position >= chunk.first_position &&
+                                            end <= chunk.first_position + static_cast<std::int32_t>(chunk.tokens.size())),
+            "a chunk does not cut an image");
+      if (position >= span.first_position && position < end) {
+        return 1000 + span.rows[position - span.first_position].bits;
+      }
+    }
+    return chunk.tokens[static_cast<std::size_t>(i)].value;
+  }
+
   std::int32_t& row(const model::Chunk& chunk, std::int32_t position) {
     const auto block = static_cast<std::size_t>(position / geometry_.positions_per_block);
     check(block < chunk.blocks.size(), "the block table covers the chunk");
@@ -152,10 +181,9 @@ class FakeModel {
     for (std::int32_t i = 0; i < num_tokens; ++i) {
       const std::int32_t position = chunk.first_position + i;
       if (position < chunk.stored_until) {
-        check(row(chunk, position) == chunk.tokens[static_cast<std::size_t>(i)].value,
-              "a shared row holds the token of everybody's prefix");
+        check(row(chunk, position) == shown(chunk, i), "a shared row holds the token of everybody's prefix");
       } else {
-        row(chunk, position) = chunk.tokens[static_cast<std::size_t>(i)].value;
+        row(chunk, position) = shown(chunk, i);
       }
       std::uint64_t hash = 0;
       bool bad = false;

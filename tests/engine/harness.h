@@ -101,6 +101,20 @@ struct HarnessOptions {
   engine::VerificationRule verification_rule = engine::VerificationRule::coupled;
 };
 
+/// A patch is a pixel and a token.
+inline model::VisionConfig fake_vision() {
+  return {.num_hidden_layers = 1,
+          .hidden_size = 16,
+          .num_attention_heads = 1,
+          .intermediate_size = 1,
+          .patch_size = 1,
+          .rope_theta = 1,
+          .downsample_ratio = 1,
+          .max_image_tokens = 40,
+          .min_pixels = 0,
+          .max_wh_ratio = {}};
+}
+
 inline engine::EngineParts fake_parts(FakeModel& model, kvcache::CacheGeometry geometry) {
   engine::EngineParts parts{.model = engine::synchronous([&model](std::span<const model::Chunk> chunks) { return model.forward(chunks); }),
                             .token_bytes = fake_bytes,
@@ -113,6 +127,8 @@ inline engine::EngineParts fake_parts(FakeModel& model, kvcache::CacheGeometry g
   parts.model.draft = [&model](std::span<const model::DraftStart> starts, std::int32_t num_drafts, model::PickDrafts& pick) {
     return model.draft(starts, num_drafts, pick);
   };
+  parts.model.encode_image = [&model](const model::ImagePixels& image) { return model.encode_image(image); };
+  parts.vision = fake_vision();
   parts.model.copy_block = [&model](BlockId from, BlockId to) {
     std::ranges::copy(model.block_memory(from), model.block_memory(to).begin());
   };

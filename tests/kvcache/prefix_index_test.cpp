@@ -11,6 +11,20 @@ BlockHash named(std::int32_t name) {
   return next_hash(root_hash(""), std::span(&token, 1));
 }
 
+TEST(BlockHash, ABlocksNameTakesInTheImagesInIt) {
+  const std::vector<TokenId> tokens{{3}, {3}, {3}, {3}};
+  const BlockHash root = root_hash("");
+  const BlockImage cat{.first = 1, .content = root_hash("cat")};
+  const BlockImage dog{.first = 1, .content = root_hash("dog")};
+  const BlockImage moved{.first = 2, .content = cat.content};
+  const auto name = [&](const std::vector<BlockImage>& images) { return next_hash(root, tokens, images); };
+  EXPECT_EQ(name({cat}), name({cat}));
+  EXPECT_EQ(name({}), next_hash(root, tokens));
+  for (const BlockHash& other : {name({}), name({dog}), name({moved}), name({cat, dog})}) {
+    EXPECT_NE(name({cat}), other);
+  }
+}
+
 TEST(BlockHash, CoversSaltAndEverythingBefore) {
   const std::vector<TokenId> tokens{{1}, {2}, {3}, {4}};
   const auto first = std::span(tokens).first(2);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <random>
@@ -95,6 +96,9 @@ class Sequence {
     }
     const auto all = std::span<const TokenId>(tokens_);
     const std::size_t reach = std::min<std::size_t>(3, static_cast<std::size_t>(first));
+    started_images_.clear();
+    std::ranges::copy_if(images, std::back_inserter(started_images_),
+                         [this](const model::ImageSpan& span) { return span.first_position < length(); });
     return {.slot = slot_,
             .blocks = blocks_,
             .first_position = first,
@@ -103,7 +107,8 @@ class Sequence {
             .num_logit_rows = num_logit_rows,
             .keep_from = keep_from,
             .first_valid = first_valid_,
-            .stored_until = stored_until_};
+            .stored_until = stored_until_,
+            .images = started_images_};
   }
 
   /// Prefills in chunks of `chunk` tokens (0: whole) and returns the logits of the last position.
@@ -153,12 +158,14 @@ class Sequence {
   [[nodiscard]] std::int32_t length() const { return static_cast<std::int32_t>(tokens_.size()); }
 
   std::int32_t keep_from = 0;
+  std::vector<model::ImageSpan> images;  ///< of the whole request
 
  private:
   TestModel& owner_;
   SlotId slot_;
   std::vector<BlockId> blocks_;
   std::vector<TokenId> tokens_;
+  std::vector<model::ImageSpan> started_images_;
   std::int32_t first_valid_ = 0;
   std::int32_t stored_until_ = 0;
 };

@@ -92,11 +92,26 @@ TEST(PrepareImage, NoSizeTakesMoreThanItsTokens) {
   for (std::int32_t width = 1; width <= kMaxSide; width = width * 5 / 4 + 1) {
     for (std::int32_t height = 1; height <= kMaxSide; height = height * 5 / 4 + 1) {
       const PixelSize size = preprocessed_size({.width = width, .height = height});
-      EXPECT_LE(image_tokens_of_stored(size), kMaxImageTokens) << width << "x" << height;
-      EXPECT_EQ(size.width % kPatchPixels, 0) << width << "x" << height;
-      EXPECT_EQ(size.height % kPatchPixels, 0) << width << "x" << height;
+      EXPECT_LE(image_tokens_of_stored(size), ImageSizing{}.max_tokens) << width << "x" << height;
+      EXPECT_EQ(size.width % ImageSizing{}.patch_pixels, 0) << width << "x" << height;
+      EXPECT_EQ(size.height % ImageSizing{}.patch_pixels, 0) << width << "x" << height;
     }
   }
+}
+
+TEST(PrepareImage, OtherModelsCutOtherwise) {
+  constexpr ImageSizing kSmall{.patch_pixels = 14, .cell_pixels = 42, .max_tokens = 64, .min_pixels = 3136};
+  for (std::int32_t width = 1; width <= kMaxSide; width = width * 3 / 2 + 1) {
+    for (std::int32_t height = 1; height <= kMaxSide; height = height * 3 / 2 + 1) {
+      const PixelSize size = preprocessed_size({.width = width, .height = height}, kSmall);
+      EXPECT_LE(image_tokens(size, kSmall), 64) << width << "x" << height;
+      EXPECT_EQ(size.width % 14 + size.height % 14, 0) << width << "x" << height;
+    }
+  }
+  const auto prepared = prepare_image(read_text_file(image_file("small.png")), {.sizing = kSmall}, "");
+  ASSERT_TRUE(prepared.has_value());
+  EXPECT_EQ(prepared->num_tokens, image_tokens(prepared->pixels.size, kSmall));
+  EXPECT_LE(prepared->num_tokens, 64);
 }
 
 TEST(DecodeImage, HugeSidesAreRefusedBeforeAnyPixel) {

@@ -1,4 +1,5 @@
 // Laws of prompts that no recorded case states on its own.
+#include "recipe/content_builder.h"
 #include "recipe/render.h"
 
 #include <gtest/gtest.h>
@@ -112,6 +113,36 @@ TEST(Render, AGeneratedTurnKeepsItsIdsWhereItOpensTheSameWay) {
 
   conversation.thinking_mode = ThinkingMode::off;  // the turn now opens with the other think token
   EXPECT_EQ(render(conversation, ModelVersion::v4_1).text.find(text), std::string::npos);
+}
+
+TEST(Render, PlaceholdersOfImagesAreFoundAmongIdsThatLookLikeThem) {
+  const SpecialTokens tokens;
+  const TokenId image = *deepseek_v41().find(tokens.image);
+  Conversation conversation;
+  ContentBuilder content(tokens.image);
+  content.add_text("typed " + tokens.image + " is text");
+  content.add_image({.kind = ImageKind::bytes, .data = "one", .path = ""});
+  content.add_image({.kind = ImageKind::bytes, .data = "two", .path = ""});
+  conversation.messages.emplace_back(UserMessage{std::move(content).take()});
+  AssistantMessage message{.content = "", .reasoning_content = "", .tool_calls = {}};
+  message.generated =
+      std::make_shared<GeneratedTurn>(GeneratedTurn{.thinking_mode = ThinkingMode::on, .text = tokens.image, .ids = {image}});
+  conversation.messages.emplace_back(message);
+  ContentBuilder more(tokens.image);
+  more.add_image({.kind = ImageKind::bytes, .data = "three", .path = ""});
+  conversation.messages.emplace_back(UserMessage{std::move(more).take()});
+  const Prompt prompt = render(conversation, ModelVersion::v4_1);
+  const auto encoded = encode_illustrated(prompt, deepseek_v41());
+  ASSERT_TRUE(encoded);
+  ASSERT_EQ(prompt.images.size(), 3U);
+  ASSERT_EQ(encoded->placeholders.size(), 3U);
+  const std::vector<TokenId> user = {*deepseek_v41().find(tokens.user)};
+  for (const std::size_t place : encoded->placeholders) {
+    EXPECT_EQ(encoded->ids[place], image);
+  }
+  EXPECT_EQ(std::ranges::count(encoded->ids, image), prompt.generated.empty() ? 3 : 4);
+  EXPECT_EQ(encoded->ids[encoded->placeholders[2] - 1], user[0]);
+  EXPECT_EQ(encoded->ids, *encode_prompt(prompt, deepseek_v41()));
 }
 
 TEST(Render, AMissingControlTokenIsAnError) {

@@ -21,11 +21,13 @@ inline constexpr const char* kChat = "/v1/chat/completions";
 struct ApiBenchOptions {
   ApiServerOptions server = {};
   ScriptedOptions model = {};
+  std::shared_ptr<const ServedModel> served = {};  ///< instead of a scripted model
 };
 
 /// A server that is ready. `log` holds its access lines.
 struct ApiBench {
-  explicit ApiBench(ApiBenchOptions options = {}) : model(scripted_model(std::move(options.model))) {
+  explicit ApiBench(ApiBenchOptions options = {})
+      : model(options.served ? std::move(options.served) : scripted_model(std::move(options.model))) {
     options.server.http.port = 0;
     options.server.version = "0.1.0";
     options.server.commit = "abc";

@@ -54,6 +54,12 @@ void CudaOps::store_index_keys(Stream& s, const StoreIndexKeysParams& p) { launc
 void CudaOps::store_compressed(Stream& s, const StoreCompressedParams& p) { launch(cuda::store_compressed, p, s); }
 void CudaOps::engram_gather(Stream& s, const EngramGatherParams& p) { launch(cuda::engram_gather, p, s); }
 void CudaOps::engram_gate(Stream& s, const EngramGateParams& p) { launch(cuda::engram_gate, p, s); }
+void CudaOps::rotate_halves(Stream& s, const RotateHalvesParams& p) { launch(cuda::rotate_halves, p, s); }
+void CudaOps::attend_all(Stream& s, const AttendAllParams& p) { launch(cuda::attend_all, p, s); }
+void CudaOps::add(Stream& s, const AddParams& p) { launch(cuda::add, p, s); }
+void CudaOps::silu_product(Stream& s, const SiluProductParams& p) { launch(cuda::silu_product, p, s); }
+void CudaOps::gelu(Stream& s, const GeluParams& p) { launch(cuda::gelu, p, s); }
+void CudaOps::gather_cells(Stream& s, const GatherCellsParams& p) { launch(cuda::gather_cells, p, s); }
 
 void CudaOps::mix(Stream& s, const MixParams& p) {
   if (p.num_rows > 0) {

@@ -99,6 +99,13 @@ class CudaOps final : public Ops {
   void engram_gather(Stream&, const EngramGatherParams&) override;
   void engram_gate(Stream&, const EngramGateParams&) override;
 
+  void rotate_halves(Stream&, const RotateHalvesParams&) override;
+  void attend_all(Stream&, const AttendAllParams&) override;
+  void add(Stream&, const AddParams&) override;
+  void silu_product(Stream&, const SiluProductParams&) override;
+  void gelu(Stream&, const GeluParams&) override;
+  void gather_cells(Stream&, const GatherCellsParams&) override;
+
  private:
   Scratch activations_;  // decoded inputs of linears
   Scratch partials_;     // mixing sums, router logits, index scores, attention scores

@@ -155,6 +155,31 @@ DrafterWeights bind_drafter(Binder& bind, const Config& config) {
   return out;
 }
 
+AffineWeights bind_affine(Binder& bind, const std::string& name) {
+  return {.weight = bind.tensor<bf16>(name + ".weight"), .bias = bind.tensor<bf16>(name + ".bias")};
+}
+
+VisionWeights bind_vision(Binder& bind, const VisionConfig& config) {
+  VisionWeights out{.patch_embed = bind_affine(bind, "vision.patch_embed.proj"),
+                    .blocks = {},
+                    .norm = bind.tensor<bf16>("vision.norm.weight"),
+                    .aligner_in = bind_affine(bind, "aligner.w1"),
+                    .aligner_out = bind_affine(bind, "aligner.w2"),
+                    .start = bind.tensor<bf16>("image_start"),
+                    .end = bind.tensor<bf16>("image_end"),
+                    .newline = bind.tensor<bf16>("image_newline")};
+  for (std::int32_t i = 0; i < config.num_hidden_layers; ++i) {
+    const std::string prefix = "vision.blocks." + std::to_string(i);
+    out.blocks.push_back({.norm1 = bind.tensor<bf16>(prefix + ".norm1.weight"),
+                          .norm2 = bind.tensor<bf16>(prefix + ".norm2.weight"),
+                          .wqkv = bind_affine(bind, prefix + ".attn.wqkv"),
+                          .wo = bind_affine(bind, prefix + ".attn.wo"),
+                          .w1 = bind.tensor<bf16>(prefix + ".mlp.w1.weight"),
+                          .w2 = bind.tensor<bf16>(prefix + ".mlp.w2.weight")});
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<BoundModel> bind_weights(Device& device, std::shared_ptr<const weights::Checkpoint> checkpoint, const Config& config) {
@@ -170,6 +195,9 @@ Result<BoundModel> bind_weights(Device& device, std::shared_ptr<const weights::C
     out.weights.engrams.push_back(bind_engram(bind, "layers." + std::to_string(layer) + ".engram"));
   }
   out.weights.drafter = bind_drafter(bind, config);
+  if (config.vision) {
+    out.weights.vision = bind_vision(bind, *config.vision);
+  }
   bind.finish();
   if (bind.missing_bytes() > 0) {
     return fail(ErrorKind::exhausted, device.info().name + " has no room for the weights: " + std::to_string(bind.missing_bytes()) +

@@ -81,6 +81,32 @@ struct DrafterWeights {
   const bf16* confidence = nullptr;    // [1, D + rank]
 };
 
+/// y = weight x + bias.
+struct AffineWeights {
+  const bf16* weight = nullptr;
+  const bf16* bias = nullptr;
+};
+
+/// W: width of the tower, I: inner width of its MLP.
+struct VisionBlockWeights {
+  const bf16* norm1 = nullptr;  // [W]
+  const bf16* norm2 = nullptr;  // [W]
+  AffineWeights wqkv;           // [3 W, W]
+  AffineWeights wo;             // [W, W]
+  const bf16* w1 = nullptr;     // [2 I, W] gate, then up
+  const bf16* w2 = nullptr;     // [W, I]
+};
+
+struct VisionWeights {
+  AffineWeights patch_embed;  // [W, 3 patch_size^2]
+  std::vector<VisionBlockWeights> blocks;
+  const bf16* norm = nullptr;             // [W]
+  AffineWeights aligner_in, aligner_out;  // [D, W ratio^2], [D, D]
+  const bf16* start = nullptr;            // [D]
+  const bf16* end = nullptr;              // [D]
+  const bf16* newline = nullptr;          // [D]
+};
+
 struct ModelWeights {
   const bf16* embed = nullptr;  // [V, D]
   const bf16* head = nullptr;   // [V, D]
@@ -88,6 +114,7 @@ struct ModelWeights {
   std::vector<BlockWeights> layers;
   std::vector<EngramWeights> engrams;  // in the order of engram_layers
   DrafterWeights drafter;              // blocks empty when the model has none
+  VisionWeights vision;                // blocks empty when the model has none
 };
 
 /// The bound weights and whatever keeps their memory alive.
@@ -97,7 +124,7 @@ struct BoundModel {
   ModelWeights weights;
 };
 
-/// Binds every text tensor. A device that reads host memory gets pointers into the mapping, any other device copies.
+/// Binds every tensor. A device that reads host memory gets pointers into the mapping, any other device copies.
 /// Errors: exhausted when the device has no room.
 [[nodiscard]] Result<BoundModel> bind_weights(Device& device, std::shared_ptr<const weights::Checkpoint> checkpoint, const Config& config);
 

@@ -38,6 +38,9 @@ struct VisionConfig {
   [[nodiscard]] std::int32_t head_dim() const { return hidden_size / num_attention_heads; }
   /// Values of one flattened RGB patch.
   [[nodiscard]] std::int32_t patch_values() const { return 3 * patch_size * patch_size; }
+  /// Language tokens of the picture itself that an image can have at most: one row of them, beside a line break and the two ends.
+  [[nodiscard]] std::int32_t max_cells() const { return max_image_tokens - 3; }
+  [[nodiscard]] std::int32_t max_patches() const { return max_cells() * downsample_ratio * downsample_ratio; }
 };
 
 struct Config {

@@ -249,6 +249,9 @@ VisionConfig read_vision(ConfigReader& in) {
              "must be a multiple of 4 · num_attention_heads: rows and columns "
              "rotate half of a head each",
              {"num_attention_heads"});
+  in.require(out.hidden_size % 16 == 0, "hidden_size", "must be a multiple of 16: norms sum in sixteen lanes");
+  in.require(out.hidden_size <= 256 * out.num_attention_heads, "hidden_size",
+             "must be at most 256 · num_attention_heads: kernels hold a head of that width", {"num_attention_heads"});
   out.intermediate_size = in.count("intermediate_size", kWidth);
   out.patch_size = in.count("patch_size", {1, 1 << 10});
   out.rope_theta = in.number("rope_theta", kTheta);

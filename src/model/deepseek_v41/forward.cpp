@@ -61,6 +61,8 @@ void ForwardPass::embed() {
                        .hidden = config_.hidden_size,
                        .token = context_.tables.tokens(),
                        .table = context_.weights.embed,
+                       .is_image = rows_->is_image,
+                       .image_rows = w_.image_rows,
                        .h = w_.h});
   const auto coefficients = static_cast<std::size_t>(num_rows()) * static_cast<std::size_t>(config_.hc_mult);
   stream_.copy(w_.pre, w_.initial_pre, coefficients * sizeof(float));
@@ -107,7 +109,7 @@ void ForwardPass::engram(std::int32_t place) {
                              .kv = w_.engram_kv,
                              .q_weight = weights.q_weight,
                              .k_weight = weights.k_weight,
-                             .is_image = nullptr,
+                             .is_image = rows_->is_image,
                              .norm_eps = config_.rms_norm_eps,
                              .h = w_.h});
 }
@@ -187,7 +189,7 @@ void ForwardPass::moe(std::int32_t layer) {
                        .weight = weights.gate,
                        .bias = weights.bias,
                        .bias_image = weights.bias_image,
-                       .is_image = nullptr,
+                       .is_image = rows_->is_image,
                        .routed_scaling = config_.routed_scaling_factor,
                        .expert = w_.expert,
                        .expert_weight = w_.expert_weight});

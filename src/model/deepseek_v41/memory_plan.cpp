@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "model/deepseek_v41/vision.h"
 #include "ops/ops.h"
 #include "tensor/formats.h"
 
@@ -29,7 +30,7 @@ std::size_t row_bytes(const Config& c) {
   const std::int64_t engram = std::int64_t{c.engram_lookups()} * c.engram_head_dim;
 
   const std::size_t streams_bytes = 2 * kHalf * size(streams * hidden) + kFloat * size(5 * streams + streams * streams);
-  const std::size_t sublayer_bytes = 2 * kHalf * size(hidden) + q8_bytes(hidden);
+  const std::size_t sublayer_bytes = (c.vision ? 3 : 2) * kHalf * size(hidden) + q8_bytes(hidden);
   const std::size_t attention_bytes = 2 * kHalf * size(c.q_lora_rank) + q8_bytes(c.q_lora_rank) + kHalf * size(heads + c.head_dim) +
                                       size(window_record_bytes(c.head_dim)) + q8_bytes(heads) + kHalf * size(inner) + q8_bytes(inner);
   const std::size_t compressor_bytes = (2 * kFloat + 2 * kHalf) * size(c.head_dim);
@@ -120,7 +121,8 @@ CacheBytes cache_bytes(const Config& config, std::int32_t max_drafts) {
 }
 
 std::size_t workspace_bytes(const Config& config, const CacheSizes& sizes) {
-  std::size_t out = size(sizes.max_rows) * row_bytes(config) + size(sizes.max_logit_rows) * size(config.vocab_size) * sizeof(float);
+  std::size_t out = size(sizes.max_rows) * row_bytes(config) + size(sizes.max_logit_rows) * size(config.vocab_size) * sizeof(float) +
+                    vision_bytes(config);
   if (sizes.max_drafts > 0) {
     const std::int64_t taps = std::int64_t{config.num_taps()} * config.hidden_size;
     out += size(sizes.max_rows) * (sizeof(bf16) * size(taps) + q8_bytes(taps));

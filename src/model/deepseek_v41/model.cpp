@@ -81,6 +81,7 @@ Result<std::unique_ptr<DeepseekV41>> DeepseekV41::create(Device& device, std::sh
                                              .workspace = std::move(*workspace),
                                              .stream = device.make_stream(),
                                              .tables = std::nullopt,
+                                             .vision = std::nullopt,
                                              .recorded = {},
                                              .host_logits = {},
                                              .hook = {},
@@ -90,21 +91,52 @@ Result<std::unique_ptr<DeepseekV41>> DeepseekV41::create(Device& device, std::sh
     return std::unexpected(std::move(tables.error()));
   }
   state->tables.emplace(std::move(*tables));
+  if (config.vision) {
+    Result<VisionTower> vision = VisionTower::create(device, config);
+    if (!vision) {
+      return std::unexpected(std::move(vision.error()));
+    }
+    state->vision.emplace(std::move(*vision));
+  }
   return std::unique_ptr<DeepseekV41>(new DeepseekV41(std::move(state)));
 }
 
 DeepseekV41::DeepseekV41(std::unique_ptr<State> state) : state_(std::move(state)) {}
 DeepseekV41::~DeepseekV41() = default;
 
+namespace {
+
+/// Lays the embedding rows of images where the forward expects those of its own rows.
+void upload_images(std::span<const Chunk> chunks, std::int32_t hidden, Workspace& workspace, Stream& stream) {
+  std::size_t chunk_row = 0;
+  for (const Chunk& chunk : chunks) {
+    for (const ImageSpan& span : chunk.images) {
+      if (span.first_position >= chunk.first_position) {
+        const std::size_t row = chunk_row + static_cast<std::size_t>(span.first_position - chunk.first_position);
+        const auto width = static_cast<std::size_t>(hidden);
+        stream.copy(workspace.image_rows + row * width, span.rows, static_cast<std::size_t>(span.num_tokens) * width * sizeof(bf16));
+      }
+    }
+    chunk_row += chunk.tokens.size();
+  }
+}
+
+}  // namespace
+
 void DeepseekV41::launch(std::span<const Chunk> chunks) {
   State& s = *state_;
   s.tables->build(chunks, *s.stream);
+  if (s.tables->has_images()) {
+    check(s.vision.has_value(), "only a model with a vision tower gets images");
+    upload_images(chunks, s.config.hidden_size, s.workspace, *s.stream);
+  }
   check(s.tables->host_logit_rows().size() <= static_cast<std::size_t>(s.sizes.max_logit_rows),
         "a step wants no more logits than the model has room for");
   const auto issue = [&s] { s.pass().run(); };
   const StepShape shape = s.tables->shape();
-  // Long steps gain nothing; rows that stay behind and hooks make copies that depend on more than the shape.
-  if (shape.rows <= kMaxRecordedRows && !s.tables->drops_rows() && !s.hook) {
+  // Long steps gain nothing; rows that stay behind and hooks make copies that depend on more than the shape, and images have tables of
+  // their own.
+  if (shape.rows <= kMaxRecordedRows && !s.tables->drops_rows() && !s.tables->has_images() && !s.hook) {
     s.recorded.run(shape, *s.stream, issue);
   } else {
     issue();
@@ -126,6 +158,12 @@ std::span<const float> DeepseekV41::wait() {
 std::span<const float> DeepseekV41::forward(std::span<const Chunk> chunks) {
   launch(chunks);
   return wait();
+}
+
+std::vector<bf16> DeepseekV41::encode_image(const ImagePixels& image) {
+  State& s = *state_;
+  check(s.vision.has_value(), "only a model with a vision tower gets images");
+  return s.vision->encode(s.bound.weights.vision, image, *s.stream);
 }
 
 void DeepseekV41::copy_state(SlotId from, SlotId to) {

@@ -39,6 +39,20 @@ struct CacheGroup {
   std::int32_t num_units = 0;
 };
 
+/// Pixels of an image in the size in which it is shown to the model, row-major.
+struct ImagePixels {
+  std::int32_t width = 0;               ///< a multiple of the patch size
+  std::int32_t height = 0;              ///< likewise
+  std::span<const std::uint8_t> rgb{};  ///< [height, width, 3]
+};
+
+/// Positions of a request that stand for one image, its delimiters included.
+struct ImageSpan {
+  std::int32_t first_position = 0;
+  std::int32_t num_tokens = 0;
+  const bf16* rows = nullptr;  ///< [num_tokens, hidden] of encode_image(), host memory; read where the span lies in the chunk
+};
+
 /// Consecutive tokens of one request at positions first_position, first_position + 1, …
 struct Chunk {
   SlotId slot;
@@ -51,6 +65,7 @@ struct Chunk {
   std::int32_t keep_from = 0;       ///< decoder-side replay (10.2): first position of the rectangle; 0: exact
   std::int32_t first_valid = 0;     ///< encoder-side replay (10.3): window rows before this position do not exist
   std::int32_t stored_until = 0;    ///< compressed rows of tokens before this position are cached and not rewritten
+  std::span<const ImageSpan> images = {};  ///< that lie in the chunk, wholly, or end where `previous` reaches
 };
 
 /// Where the drafter goes on for one request: behind the last position that the backbone processed.
@@ -92,6 +107,9 @@ class DeepseekV41 {
   /// at most max_chunks requests. Draft i of a request is for position + 1 + i. Calls `pick` once per draft, in order.
   /// Returns the confidences before division by the temperature and sigmoid, [num_drafts, requests], valid until the next call.
   [[nodiscard]] std::span<const float> draft(std::span<const DraftStart> starts, std::int32_t num_drafts, PickDrafts& pick);
+  /// Embedding rows of the whole span of an image, delimiters included, in the host's memory: [image_tokens(image), hidden].
+  /// Takes its turn behind what was launched before. Only models with vision_config; the image has at most max_image_tokens.
+  [[nodiscard]] std::vector<bf16> encode_image(const ImagePixels& image);
   /// Queues a copy of the bounded state (rings and tails, 9.2) from one slot to another, behind what was launched before.
   void copy_state(SlotId from, SlotId to);
   /// The same for a block.

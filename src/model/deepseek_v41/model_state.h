@@ -12,6 +12,7 @@
 #include "model/deepseek_v41/model.h"
 #include "model/deepseek_v41/recorded_steps.h"
 #include "model/deepseek_v41/step_tables.h"
+#include "model/deepseek_v41/vision.h"
 #include "model/deepseek_v41/workspace.h"
 
 namespace deepinfer::model {
@@ -36,6 +37,7 @@ struct DeepseekV41::State {
   Workspace workspace;
   std::unique_ptr<Stream> stream;
   std::optional<StepTables> tables;  // refers to config and hash above
+  std::optional<VisionTower> vision;
   RecordedSteps recorded;
   std::vector<float> host_logits;  // where the device's memory is not the host's
   LayerHook hook;

@@ -22,6 +22,31 @@ Kept kept_part(const Chunk& chunk) {
   return before == num_rows ? Kept{.skipped = num_rows - 1, .is_placeholder = true} : Kept{.skipped = before, .is_placeholder = false};
 }
 
+/// The position lies in the span of an image.
+bool is_image(const Chunk& chunk, std::int32_t position) {
+  return std::ranges::any_of(chunk.images, [position](const ImageSpan& span) {
+    return position >= span.first_position && position - span.first_position < span.num_tokens;
+  });
+}
+
+bool has_image_rows(const Chunk& chunk) {
+  const auto end = chunk.first_position + static_cast<std::int32_t>(chunk.tokens.size());
+  bool found = false;
+  for (const ImageSpan& span : chunk.images) {
+    const std::int32_t span_end = span.first_position + span.num_tokens;
+    if (span_end <= chunk.first_position) {
+      continue;
+    }
+    check(span.first_position >= chunk.first_position && span_end <= end, "a chunk does not cut the span of an image");
+    check(span.rows != nullptr, "an image in a chunk comes with its embedding rows");
+    found = true;
+  }
+  return found;
+}
+
+/// Bytes of flags as elements of the tables.
+std::size_t flag_words(std::size_t num_rows) { return (num_rows + sizeof(std::int32_t) - 1) / sizeof(std::int32_t); }
+
 }  // namespace
 
 Result<StepTables> StepTables::create(Device& device, const Config& config, const CacheSizes& sizes, const EngramHash& hash) {
@@ -32,7 +57,7 @@ Result<StepTables> StepTables::create(Device& device, const Config& config, cons
   const std::size_t row_set = 4 * rows + chunks * (5 + static_cast<std::size_t>(out.max_blocks_));
   const std::size_t group_sets = 2 * 3 * rows;
   const std::size_t engram = hash.num_layers() * static_cast<std::size_t>(hash.num_columns()) * rows;
-  const std::size_t capacity = 2 * row_set + group_sets + engram + 2 * rows;  // + tokens and logit rows
+  const std::size_t capacity = 2 * row_set + group_sets + engram + 2 * rows + 2 * flag_words(rows);  // + tokens, logit rows, flags
   out.host_.resize(capacity);
   out.kept_ranges_.reserve(chunks);
   out.logit_rows_.reserve(rows);
@@ -103,7 +128,27 @@ RowSet StepTables::build_rows(std::span<const Chunk> chunks, RowKind kind) {
                      .max_blocks = max_blocks_},
           .window_low = on_device(low),
           .window_high = on_device(high),
-          .stored_rows = on_device(stored)};
+          .stored_rows = on_device(stored),
+          .is_image = build_image_flags(chunks, is_kept)};
+}
+
+const std::uint8_t* StepTables::build_image_flags(std::span<const Chunk> chunks, bool is_kept) {
+  if (!has_images_) {
+    return nullptr;
+  }
+  std::size_t num_rows = 0;
+  for (const Chunk& chunk : chunks) {
+    num_rows += chunk.tokens.size() - static_cast<std::size_t>(is_kept ? kept_part(chunk).skipped : 0);
+  }
+  std::int32_t* words = take(flag_words(num_rows));
+  auto* flags = reinterpret_cast<std::uint8_t*>(words);
+  for (const Chunk& chunk : chunks) {
+    const auto end = chunk.first_position + static_cast<std::int32_t>(chunk.tokens.size());
+    for (std::int32_t p = chunk.first_position + (is_kept ? kept_part(chunk).skipped : 0); p < end; ++p) {
+      *flags++ = is_image(chunk, p) ? 1 : 0;
+    }
+  }
+  return reinterpret_cast<const std::uint8_t*>(on_device(words));
 }
 
 void StepTables::build_groups(std::span<const Chunk> chunks, std::int32_t ratio) {
@@ -142,11 +187,13 @@ void StepTables::build_engram(std::span<const Chunk> chunks) {
     engram_rows_.push_back(on_device(rows));
     for (const Chunk& chunk : chunks) {
       classes_.clear();
-      for (const TokenId token : chunk.previous) {
-        classes_.push_back(hash_->class_of(token.value));
-      }
+      std::int32_t position = chunk.first_position - static_cast<std::int32_t>(chunk.previous.size());
+      const auto add_class = [&](TokenId token) {
+        classes_.push_back(is_image(chunk, position++) ? EngramHash::kImageClass : hash_->class_of(token.value));
+      };
+      std::ranges::for_each(chunk.previous, add_class);
       for (const TokenId token : chunk.tokens) {
-        classes_.push_back(hash_->class_of(token.value));
+        add_class(token);
         hash_->rows(index, classes_, {rows, columns});
         rows += columns;
       }
@@ -161,6 +208,7 @@ void StepTables::begin(std::span<const Chunk> chunks) {
   logit_rows_.clear();
   engram_rows_.clear();
   drops_rows_ = false;
+  has_images_ = false;
   std::size_t num_rows = 0;
   for (const Chunk& chunk : chunks) {
     num_rows += chunk.tokens.size();
@@ -209,6 +257,7 @@ void StepTables::build(std::span<const Chunk> chunks, Stream& stream) {
           "the blocks of a chunk cover its tokens and fit the table");
     check(static_cast<std::int32_t>(chunk.previous.size()) >= std::min(hash_->lookback(), chunk.first_position),
           "a chunk comes with the tokens its n-grams reach back to");
+    has_images_ = has_image_rows(chunk) || has_images_;
     const Kept kept = kept_part(chunk);
     drops_rows_ = drops_rows_ || kept.skipped > 0;
     has_rectangle = has_rectangle || chunk.keep_from > 0;

@@ -24,6 +24,7 @@ struct RowSet {
   const std::int32_t* window_low = nullptr;   // [rows]
   const std::int32_t* window_high = nullptr;  // [rows]
   const std::int32_t* stored_rows = nullptr;  // [chunks] rows that enter the rings
+  const std::uint8_t* is_image = nullptr;     // [rows] 1 inside the span of an image; null when no row of the step is
 };
 
 /// Compressed rows that this step completes at one ratio. Device pointers.
@@ -67,6 +68,7 @@ class StepTables {
   [[nodiscard]] const std::int32_t* tokens() const { return tokens_; }                   // [rows of all()]
   [[nodiscard]] const RowSet& all() const { return all_; }                               // layers before the split layer
   [[nodiscard]] const RowSet& kept() const { return kept_; }                             // the split layer and after
+  [[nodiscard]] bool has_images() const { return has_images_; }                          // some row lies in the span of an image
   [[nodiscard]] bool drops_rows() const { return drops_rows_; }                          // kept() has fewer rows than all()
   [[nodiscard]] std::span<const KeptRange> kept_ranges() const { return kept_ranges_; }  // one per chunk
   [[nodiscard]] const GroupSet& groups(std::int32_t ratio) const { return groups_[static_cast<std::size_t>(ratio)]; }
@@ -81,6 +83,7 @@ class StepTables {
   const std::int32_t* on_device(const std::int32_t* host) const { return device_ + (host - host_.data()); }
   void begin(std::span<const Chunk> chunks);
   RowSet build_rows(std::span<const Chunk> chunks, RowKind kind);
+  const std::uint8_t* build_image_flags(std::span<const Chunk> chunks, bool is_kept);
   void build_groups(std::span<const Chunk> chunks, std::int32_t ratio);
   void build_engram(std::span<const Chunk> chunks);
   void finish(Stream& stream);
@@ -98,6 +101,7 @@ class StepTables {
   RowSet kept_;
   bool drops_rows_ = false;
   bool is_draft_ = false;
+  bool has_images_ = false;
   std::vector<KeptRange> kept_ranges_;
   std::array<GroupSet, 3> groups_;
   std::vector<const std::int32_t*> engram_rows_;

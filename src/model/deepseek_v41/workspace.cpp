@@ -63,6 +63,7 @@ Result<Workspace> make_workspace(Device& device, const Config& c, const CacheSiz
   out.pre_attn = memory.take<float>(rows * streams);
   out.post = memory.take<float>(rows * streams);
   out.comb = memory.take<float>(rows * streams * streams);
+  out.image_rows = memory.take<bf16>(c.vision ? rows * hidden : 0);
   out.u = memory.take<bf16>(rows * hidden);
   out.u_q8 = take_q8(memory, rows, c.hidden_size);
   out.y = memory.take<bf16>(rows * hidden);

@@ -30,6 +30,8 @@ struct Workspace {
   float* post = nullptr;         // [R, S]
   float* comb = nullptr;         // [R, S, S]
 
+  bf16* image_rows = nullptr;  // [R, D] embeddings of rows inside images; null for a model without vision
+
   bf16* u = nullptr;  // [R, D] sub-layer input
   Q8Rows u_q8;        // [R, D]
   bf16* y = nullptr;  // [R, D] sub-layer output

@@ -128,9 +128,14 @@ std::expected<PreparedImage, ImageError> prepare_image(std::string_view bytes, c
   if (options.detail == ImageDetail::low) {
     *image = shrink(*image, bounded_size(image->size, options.low_detail_pixels));
   }
-  RgbImage pixels = fit_on_canvas(*image, preprocessed_size(image->size));
-  const std::int64_t num_tokens = image_tokens_of_stored(pixels.size);
+  RgbImage pixels = fit_on_canvas(*image, preprocessed_size(image->size, options.sizing));
+  const std::int64_t num_tokens = image_tokens_of_stored(pixels.size, options.sizing);
   return PreparedImage{.pixels = std::move(pixels), .num_tokens = num_tokens};
+}
+
+RgbImage shown_pixels(PreparedImage&& image, const ImageSizing& sizing) {
+  const PixelSize size = shown_size(image.pixels.size, sizing);
+  return size == image.pixels.size ? std::move(image.pixels) : fit_on_canvas(image.pixels, size);
 }
 
 std::expected<std::vector<PreparedImage>, ImageError> prepare_images(std::span<const ImageSource* const> sources, const ImageLimits& limits,
@@ -147,7 +152,7 @@ std::expected<std::vector<PreparedImage>, ImageError> prepare_images(std::span<c
   }
   std::vector<PreparedImage> out;
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    const PrepareOptions options{.detail = sources[i]->detail, .max_side_pixels = limits.max_side_pixels};
+    const PrepareOptions options{.detail = sources[i]->detail, .max_side_pixels = limits.max_side_pixels, .sizing = limits.sizing};
     std::expected<PreparedImage, ImageError> image = prepare_image((*files)[i], options, sources[i]->path);
     if (!image) {
       return std::unexpected(std::move(image.error()));

@@ -20,12 +20,16 @@ struct PrepareOptions {
   ImageDetail detail = ImageDetail::high;
   std::int32_t max_side_pixels = 8192;
   std::int32_t low_detail_pixels = 512;  ///< longer side at most, with detail low
+  ImageSizing sizing = {};
 };
 
 struct PreparedImage {
   RgbImage pixels;
   std::int64_t num_tokens = 0;  ///< positions it takes in the prompt, its placeholder included
 };
+
+/// The pixels that the model sees of an image that was prepared: another resizing for extreme shapes only. Their size takes num_tokens.
+[[nodiscard]] RgbImage shown_pixels(PreparedImage&& image, const ImageSizing& sizing);
 
 /// One image file. `path` is how errors name its place; may be empty.
 [[nodiscard]] std::expected<PreparedImage, ImageError> prepare_image(std::string_view bytes, const PrepareOptions& options,
@@ -36,6 +40,7 @@ struct ImageLimits {
   std::size_t max_image_bytes = std::size_t{32} << 20;
   std::size_t max_total_bytes = std::size_t{64} << 20;
   std::int32_t max_side_pixels = 8192;
+  ImageSizing sizing = {};
 };
 
 /// What the images of one request have used so far.

@@ -40,7 +40,7 @@ struct LinearShape {
 };
 [[nodiscard]] OpCase linear_q8_case(LinearShape shape);
 
-enum class LinearResult : std::uint8_t { f32, bf16, f32_by_index };
+enum class LinearResult : std::uint8_t { f32, bf16, f32_by_index, bf16_with_bias };
 [[nodiscard]] OpCase linear_bf16_case(std::int32_t n, std::int32_t k, LinearResult result);
 [[nodiscard]] OpCase add_rows_case(std::int32_t width);
 
@@ -66,5 +66,13 @@ struct MoeShape {
 };
 [[nodiscard]] OpCase route_case(MoeShape shape);
 [[nodiscard]] OpCase moe_case(MoeShape shape);
+
+/// `stride` elements from row to row; rope_dim of the shape is not used here.
+[[nodiscard]] OpCase rotate_halves_case(HeadShape shape, std::int32_t stride);
+[[nodiscard]] OpCase attend_all_case(HeadShape shape, std::int32_t num_keys);
+[[nodiscard]] OpCase add_case(std::int32_t width);
+[[nodiscard]] OpCase silu_product_case(std::int32_t width);
+[[nodiscard]] OpCase gelu_case(std::int32_t width);
+[[nodiscard]] OpCase gather_cells_case(std::int32_t width, std::int32_t side);
 
 }  // namespace deepinfer::test

@@ -67,7 +67,7 @@ OpCase linear_q8_case(LinearShape shape) {
 }
 
 OpCase linear_bf16_case(std::int32_t n, std::int32_t k, LinearResult result) {
-  const char* const kNames[] = {" f32", " bf16", " f32 by index"};
+  const char* const kNames[] = {" f32", " bf16", " f32 by index", " bf16 with bias"};
   OpCase out{.op = "linear_bf16",
              .shape = "[" + std::to_string(n) + "," + std::to_string(k) + "]" + kNames[static_cast<int>(result)],
              .sum_length = k,
@@ -86,7 +86,10 @@ OpCase linear_bf16_case(std::int32_t n, std::int32_t k, LinearResult result) {
     } else {
       p.x = memory->put(random_bf16(1, rows, k));
     }
-    if (result == LinearResult::bf16) {
+    if (result == LinearResult::bf16_with_bias) {
+      p.bias = memory->put(random_bf16(3, std::vector<std::int32_t>{0}, n));
+    }
+    if (result == LinearResult::bf16 || result == LinearResult::bf16_with_bias) {
       p.y_bf16 = memory->room<bf16>(count);
     } else {
       p.y_f32 = memory->room<float>(count);

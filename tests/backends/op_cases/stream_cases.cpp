@@ -28,11 +28,17 @@ OpCase embed_case(StreamShape shape) {
     constexpr std::int32_t kVocabulary = 97;
     auto memory = std::make_shared<OpMemory>(device);
     const std::size_t count = rows.size() * static_cast<std::size_t>(shape.streams * shape.hidden);
+    std::vector<std::uint8_t> image;
+    for (const std::int32_t row : rows) {
+      image.push_back(row % kPoisoned % 4 == 1 ? 1 : 0);
+    }
     const EmbedParams p{.num_rows = static_cast<std::int32_t>(rows.size()),
                         .streams = shape.streams,
                         .hidden = shape.hidden,
                         .token = memory->put(random_integers(1, rows, 1, 0, kVocabulary - 1)),
                         .table = memory->put(random_bf16(2, first_rows(kVocabulary), shape.hidden)),
+                        .is_image = memory->put(image),
+                        .image_rows = memory->put(random_bf16(3, rows, shape.hidden)),
                         .h = memory->room<bf16>(count)};
     return PreparedOp{.memory = memory,
                       .run = [p](Ops& ops, Stream& stream) { ops.embed(stream, p); },

@@ -53,6 +53,8 @@ void add_linear_cases(std::vector<OpCase>& table) {
   table.push_back(linear_bf16_case(33, 70, LinearResult::f32));  // odd width
   table.push_back(linear_bf16_case(1, 288, LinearResult::f32));
   table.push_back(linear_bf16_case(515, 64, LinearResult::f32_by_index));
+  table.push_back(linear_bf16_case(300, 64, LinearResult::bf16_with_bias));
+  table.push_back(linear_bf16_case(32, 588, LinearResult::bf16_with_bias));
 }
 
 void add_moe_cases(std::vector<OpCase>& table) {
@@ -95,6 +97,22 @@ void add_attention_cases(std::vector<OpCase>& table) {
   }
 }
 
+void add_vision_cases(std::vector<OpCase>& table) {
+  table.push_back(rotate_halves_case({4, 16, 0}, 96));
+  table.push_back(rotate_halves_case({3, 64, 0}, 192));
+  table.push_back(attend_all_case({2, 16, 0}, 20));
+  table.push_back(attend_all_case({3, 64, 0}, 150));
+  table.push_back(attend_all_case({1, 20, 0}, 1));
+  table.push_back(attend_all_case({1, 128, 0}, 64));
+  table.push_back(add_case(32));
+  table.push_back(add_case(37));
+  table.push_back(silu_product_case(48));
+  table.push_back(silu_product_case(21));
+  table.push_back(gelu_case(128));
+  table.push_back(gather_cells_case(32, 3));
+  table.push_back(gather_cells_case(5, 2));
+}
+
 }  // namespace
 
 std::vector<OpCase> contract_table() {
@@ -104,6 +122,7 @@ std::vector<OpCase> contract_table() {
   add_linear_cases(table);
   add_moe_cases(table);
   add_attention_cases(table);
+  add_vision_cases(table);
   return table;
 }
 
@@ -140,7 +159,9 @@ std::vector<OpCase> real_table() {
                              .block_size = 8,
                              .top_blocks = 100}),
           route_case({5120, 0, 384, 6}),
-          moe_case({5120, 96, 8, 6})};
+          moe_case({5120, 96, 8, 6}),
+          linear_bf16_case(64, 9216, LinearResult::bf16_with_bias),
+          attend_all_case({2, 64, 0}, 2000)};
 }
 
 }  // namespace deepinfer::test

@@ -4,14 +4,11 @@
 #include <cmath>
 
 #include "backends/cpu/cache_rows.h"
+#include "backends/cpu/fast/fast_tasks.h"
 
 namespace deepinfer::cpu {
 namespace {
 
-// A task should take a few microseconds: much longer than handing it over (about 0.3 us), short enough to balance.
-constexpr std::int64_t kTaskCost = 32768;
-// More tasks than this per thread only add overhead.
-constexpr std::int32_t kTasksPerThread = 8;
 // From here on experts are run whole, each by one thread, without waiting for each other between their two steps.
 constexpr std::int32_t kSegmentsPerThread = 3;
 // From here on blocks of rows alone share out the work.
@@ -23,39 +20,15 @@ constexpr std::int64_t kMostOperands = 65536;
 // Rows of attention or index work that share decoded keys.
 constexpr std::int32_t kKeyRows = 32;
 
-std::int32_t divide_up(std::int64_t a, std::int64_t b) { return static_cast<std::int32_t>((a + b - 1) / b); }
-
 /// Rows that share decoded weights in a product over `depth` values.
 std::int32_t most_rows(std::int64_t depth) {
   return static_cast<std::int32_t>(std::clamp<std::int64_t>(kMostOperands / depth, kRowBlock / 2, kRowBlock));
 }
 
-Range piece(std::int32_t index, std::int32_t step, std::int32_t size) { return {index * step, std::min(size, (index + 1) * step)}; }
-
 }  // namespace
 
 FastOps::FastOps(std::int32_t num_threads)
     : kernels_(best_kernels()), pool_(num_threads), scratch_(static_cast<std::size_t>(num_threads)) {}
-
-template <class Work>
-void FastOps::for_tasks(std::int32_t num_tasks, const Work& work) {
-  pool_.run(num_tasks, [&](std::int32_t task, std::int32_t worker) {
-    Scratch& scratch = scratch_[static_cast<std::size_t>(worker)];
-    scratch.reset();
-    work(task, scratch);
-  });
-}
-
-template <class Work>
-void FastOps::for_rows(std::int32_t num_rows, RowCost cost, const Work& work) {
-  if (num_rows <= 0) {
-    return;
-  }
-  const std::int64_t worth = std::max<std::int64_t>(1, kTaskCost / std::max<std::int64_t>(1, cost.per_row));
-  const std::int32_t balanced = divide_up(num_rows, pool_.num_threads() * kTasksPerThread);
-  const auto step = static_cast<std::int32_t>(std::min<std::int64_t>(cost.most_rows, std::max<std::int64_t>(worth, balanced)));
-  for_tasks(divide_up(num_rows, step), [&](std::int32_t task, Scratch& scratch) { work(piece(task, step, num_rows), scratch); });
-}
 
 template <class Work>
 void FastOps::for_blocks(const Product& product, const Work& work) {
@@ -88,7 +61,7 @@ void FastOps::embed(Stream&, const EmbedParams& p) {
   for_rows(p.num_rows, {std::int64_t{p.streams} * p.hidden / 8}, [&](Range rows, Scratch&) {
     for (std::int64_t r = rows.begin; r < rows.end; ++r) {
       for (std::int64_t s = 0; s < p.streams; ++s) {
-        std::copy_n(row_at(p.table, p.token[r], p.hidden), p.hidden, row_at(p.h, r * p.streams + s, p.hidden));
+        std::copy_n(embedding_row(p, r), p.hidden, row_at(p.h, r * p.streams + s, p.hidden));
       }
     }
   });

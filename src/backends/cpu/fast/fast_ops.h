@@ -44,6 +44,14 @@ class FastOps final : public Ops {
   void engram_gather(Stream& stream, const EngramGatherParams& params) override;
   void engram_gate(Stream& stream, const EngramGateParams& params) override;
 
+  // fast_vision.cpp
+  void rotate_halves(Stream& stream, const RotateHalvesParams& params) override;
+  void attend_all(Stream& stream, const AttendAllParams& params) override;
+  void add(Stream& stream, const AddParams& params) override;
+  void silu_product(Stream& stream, const SiluProductParams& params) override;
+  void gelu(Stream& stream, const GeluParams& params) override;
+  void gather_cells(Stream& stream, const GatherCellsParams& params) override;
+
  private:
   /// Rows in tasks of at most `most_rows`, each worth sharing; cost_per_row in multiply-adds or what takes as long.
   struct RowCost {

@@ -87,6 +87,15 @@ struct IndexKernels {
   void (*pick)(const IndexSelectParams&, std::int32_t row, const float* scores, Scratch&);
 };
 
+inline constexpr std::int32_t kQueryBlock = 64;  ///< queries of one attend_all task: they share decoded keys
+
+struct VisionKernels {
+  void (*rotate_halves)(const RotateHalvesParams&, Range rows);
+  void (*attend_all)(const AttendAllParams&, Range rows, std::int32_t head, Scratch&);  ///< at most kQueryBlock rows
+  void (*add)(const AddParams&, Range rows);
+  void (*silu_product)(const SiluProductParams&, Range rows);
+};
+
 struct Kernels {
   MixKernels mix;
   StreamKernels streams;
@@ -95,6 +104,7 @@ struct Kernels {
   MoeKernels moe;
   AttentionKernels attention;
   IndexKernels index;
+  VisionKernels vision;
 };
 
 [[nodiscard]] MixKernels mix_kernels();
@@ -104,13 +114,14 @@ struct Kernels {
 [[nodiscard]] MoeKernels moe_kernels();
 [[nodiscard]] AttentionKernels attention_kernels();
 [[nodiscard]] IndexKernels index_kernels();
+[[nodiscard]] VisionKernels vision_kernels();
 
 /// The instruction set the kernels of this machine are compiled for, for people: "AVX2".
 [[nodiscard]] std::string_view instruction_set();
 
 /// The best kernels of this machine.
 [[nodiscard]] inline Kernels best_kernels() {
-  return {mix_kernels(), stream_kernels(), row_kernels(), linear_kernels(), moe_kernels(), attention_kernels(), index_kernels()};
+  return {mix_kernels(), stream_kernels(), row_kernels(), linear_kernels(), moe_kernels(), attention_kernels(), index_kernels(), vision_kernels()};
 }
 
 }  // namespace deepinfer::cpu

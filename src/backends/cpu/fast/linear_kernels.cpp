@@ -31,6 +31,29 @@ void linear_q8(const LinearQ8Params& p, Range rows, Range columns, Scratch& scra
                      scratch);
 }
 
+/// What a task of a linear computes.
+struct Block {
+  Range rows;
+  Range columns;
+};
+
+/// Sums of a few columns at a time, then the bias and the one rounding.
+void multiply_with_bias(const LinearBf16Params& p, const Operand& x, const Bf16Weights& weights, Block block, Scratch& scratch) {
+  constexpr std::int32_t kColumns = 8 * kTileColumns;
+  float* sums = scratch.take<float>(static_cast<std::int64_t>(x.rows) * kColumns);
+  for (std::int32_t c = block.columns.begin; c < block.columns.end; c += kColumns) {
+    const Range part = {c, std::min(c + kColumns, block.columns.end)};
+    multiply_bf16(x, weights, part, Output<float>{sums, kColumns}, scratch);
+    for (std::int32_t r = 0; r < x.rows; ++r) {
+      for (std::int32_t i = 0; i < part.size(); ++i) {
+        const float value = row_at(sums, r, kColumns)[i] + to_float(p.bias[c + i]);
+        const std::int64_t place = static_cast<std::int64_t>(block.rows.begin + r) * p.n + c + i;
+        p.y_f32 != nullptr ? put(value, p.y_f32 + place) : put(value, p.y_bf16 + place);
+      }
+    }
+  }
+}
+
 void linear_bf16(const LinearBf16Params& p, Range rows, Range columns, Scratch& scratch) {
   check(rows.size() <= kRowBlock, "a linear task has at most one block of rows");
   const std::int32_t k = padded_width(p.k);
@@ -44,7 +67,9 @@ void linear_bf16(const LinearBf16Params& p, Range rows, Range columns, Scratch& 
   }
   const Bf16Weights weights(p.weight, p.k);
   const Operand operand = {x, k, rows.size(), k};
-  if (p.y_f32 != nullptr) {
+  if (p.bias != nullptr) {
+    multiply_with_bias(p, operand, weights, {rows, columns}, scratch);
+  } else if (p.y_f32 != nullptr) {
     multiply_bf16(operand, weights, columns, Output<float>{row_at(p.y_f32, rows.begin, p.n) + columns.begin, p.n}, scratch);
   } else {
     multiply_bf16(operand, weights, columns, Output<bf16>{row_at(p.y_bf16, rows.begin, p.n) + columns.begin, p.n}, scratch);

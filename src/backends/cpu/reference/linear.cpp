@@ -68,6 +68,7 @@ void ReferenceOps::linear_bf16(Stream&, const LinearBf16Params& p) {
       for (std::int32_t k = 0; k < p.k; ++k) {
         sum += static_cast<double>(to_float(x[k])) * to_float(weight[k]);
       }
+      sum += p.bias != nullptr ? to_float(p.bias[n]) : 0.0F;
       if (p.y_f32 != nullptr) {
         p.y_f32[r * p.n + n] = static_cast<float>(sum);
       } else {

@@ -42,6 +42,14 @@ class ReferenceOps final : public Ops {
   // engram.cpp
   void engram_gather(Stream& stream, const EngramGatherParams& params) override;
   void engram_gate(Stream& stream, const EngramGateParams& params) override;
+
+  // vision.cpp
+  void rotate_halves(Stream& stream, const RotateHalvesParams& params) override;
+  void attend_all(Stream& stream, const AttendAllParams& params) override;
+  void add(Stream& stream, const AddParams& params) override;
+  void silu_product(Stream& stream, const SiluProductParams& params) override;
+  void gelu(Stream& stream, const GeluParams& params) override;
+  void gather_cells(Stream& stream, const GatherCellsParams& params) override;
 };
 
 }  // namespace deepinfer::cpu

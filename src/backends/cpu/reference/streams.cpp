@@ -69,7 +69,7 @@ std::vector<double> mixing_logits(const MixParams& p, const bf16* z) {
 
 void ReferenceOps::embed(Stream&, const EmbedParams& p) {
   for (std::int64_t r = 0; r < p.num_rows; ++r) {
-    const bf16* row = row_at(p.table, p.token[r], p.hidden);
+    const bf16* row = embedding_row(p, r);
     for (std::int64_t s = 0; s < p.streams; ++s) {
       std::copy_n(row, p.hidden, row_at(p.h, r * p.streams + s, p.hidden));
     }

@@ -160,6 +160,7 @@ __device__ __forceinline__ void store_result(const GemmParams& p, const GemmWork
     return;
   }
   const std::int64_t place = (work.first_column + column) * p.y_stride + work.y_offset + n;
+  value += p.bias != nullptr ? to_float(p.bias[n]) : 0.0F;
   if (p.y_f32 != nullptr) {
     p.y_f32[place] = value;
   } else {

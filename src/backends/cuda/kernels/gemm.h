@@ -60,6 +60,7 @@ struct GemmParams {
   bf16* y_bf16 = nullptr;  // [column, groups * n]
   float* y_f32 = nullptr;
   std::int64_t y_stride = 0;
+  const bf16* bias = nullptr;  // [n] or null; one group only
 };
 
 /// Columns a tile should have when about `columns` share a weight: 8, 16, 32 or 128.

@@ -66,4 +66,12 @@ void select_experts(const RouteParams&, const float* logits, cudaStream_t);
 std::size_t moe_scratch_bytes(const MoeParams&);
 void moe(const MoeParams&, void* scratch, cudaStream_t);
 
+// vision.cu
+void rotate_halves(const RotateHalvesParams&, cudaStream_t);
+void attend_all(const AttendAllParams&, cudaStream_t);  ///< head_dim at most 256
+void add(const AddParams&, cudaStream_t);
+void silu_product(const SiluProductParams&, cudaStream_t);
+void gelu(const GeluParams&, cudaStream_t);
+void gather_cells(const GatherCellsParams&, cudaStream_t);
+
 }  // namespace deepinfer::cuda

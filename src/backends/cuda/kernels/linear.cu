@@ -39,6 +39,7 @@ __global__ void any_width_bf16_kernel(LinearBf16Params p) {
     sum += __shfl_xor_sync(kWholeWarp, sum, offset);
   }
   if (threadIdx.x % 32 == 0) {
+    sum += p.bias != nullptr ? to_float(p.bias[n]) : 0.0F;
     if (p.y_f32 != nullptr) {
       p.y_f32[r * p.n + n] = sum;
     } else {
@@ -84,7 +85,8 @@ void linear_bf16(const LinearBf16Params& p, cudaStream_t stream) {
                         .x_stride = p.k,
                         .y_bf16 = p.y_bf16,
                         .y_f32 = p.y_f32,
-                        .y_stride = p.n};
+                        .y_stride = p.n,
+                        .bias = p.bias};
   launch_dense(WeightKind::bf16, gemm, 1, stream);
 }
 

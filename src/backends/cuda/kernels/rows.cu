@@ -7,7 +7,8 @@ namespace {
 
 __global__ void embed_kernel(EmbedParams p) {
   const std::int64_t r = blockIdx.x;
-  const bf16* row = row_at(p.table, p.token[r], p.hidden);
+  const bool is_image = p.is_image != nullptr && p.is_image[r] != 0;
+  const bf16* row = is_image ? row_at(p.image_rows, r, p.hidden) : row_at(p.table, p.token[r], p.hidden);
   for (std::int32_t i = threadIdx.x; i < p.streams * p.hidden; i += blockDim.x) {
     row_at(p.h, r, static_cast<std::int64_t>(p.streams) * p.hidden)[i] = row[i % p.hidden];
   }

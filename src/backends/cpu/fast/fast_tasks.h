@@ -1,0 +1,42 @@
+// How FastOps cuts work into tasks: the templates that its source files share. Not here: what a task computes (kernels.h).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "backends/cpu/fast/fast_ops.h"
+
+namespace deepinfer::cpu {
+
+// A task should take a few microseconds: much longer than handing it over (about 0.3 us), short enough to balance.
+inline constexpr std::int64_t kTaskCost = 32768;
+// More tasks than this per thread only add overhead.
+inline constexpr std::int32_t kTasksPerThread = 8;
+
+[[nodiscard]] constexpr std::int32_t divide_up(std::int64_t a, std::int64_t b) { return static_cast<std::int32_t>((a + b - 1) / b); }
+
+[[nodiscard]] constexpr Range piece(std::int32_t index, std::int32_t step, std::int32_t size) {
+  return {index * step, std::min(size, (index + 1) * step)};
+}
+
+template <class Work>
+void FastOps::for_tasks(std::int32_t num_tasks, const Work& work) {
+  pool_.run(num_tasks, [&](std::int32_t task, std::int32_t worker) {
+    Scratch& scratch = scratch_[static_cast<std::size_t>(worker)];
+    scratch.reset();
+    work(task, scratch);
+  });
+}
+
+template <class Work>
+void FastOps::for_rows(std::int32_t num_rows, RowCost cost, const Work& work) {
+  if (num_rows <= 0) {
+    return;
+  }
+  const std::int64_t worth = std::max<std::int64_t>(1, kTaskCost / std::max<std::int64_t>(1, cost.per_row));
+  const std::int32_t balanced = divide_up(num_rows, pool_.num_threads() * kTasksPerThread);
+  const auto step = static_cast<std::int32_t>(std::min<std::int64_t>(cost.most_rows, std::max<std::int64_t>(worth, balanced)));
+  for_tasks(divide_up(num_rows, step), [&](std::int32_t task, Scratch& scratch) { work(piece(task, step, num_rows), scratch); });
+}
+
+}  // namespace deepinfer::cpu
