@@ -39,6 +39,7 @@ struct Flags {
   std::filesystem::path input;
   std::filesystem::path output;
   bool starts_over = false;
+  ServedSettings served;
 };
 
 enum class BatchApi { chat, messages, responses, completions, unknown };
@@ -251,7 +252,7 @@ int batch(const Flags& flags) {
                 " has more lines than the input: it belongs to another batch; choose another file or add --start-over");
     return kWrongArguments;
   }
-  const auto model = load_served_model(flags.model, {}, make_log(flags.model.log_level));
+  const auto model = load_served_model(flags.model, flags.served, make_log(flags.model.log_level));
   if (!model) {
     return report(model.error());
   }
@@ -292,6 +293,7 @@ void add_batch(CLI::App& app, Action& action) {
   command->add_option("--input", flags->input, "JSONL of requests; - for stdin")->required();
   command->add_option("--output", flags->output, "JSONL of responses; - for stdout")->required();
   command->add_flag("--start-over", flags->starts_over, "overwrite the output instead of going on");
+  command->add_flag("--strict-official", flags->served.strict_official, "only what the official package does, as of serve");
   add_model_flags(*command, flags->model);
   command->callback([flags, &action] { action = [flags] { return batch(*flags); }; });
 }

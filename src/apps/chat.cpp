@@ -193,7 +193,7 @@ struct Flags {
 
 int chat(const Flags& flags) {
   const Interrupts interrupts({SIGINT});
-  const auto model = load_served_model(flags.model, {}, make_log(flags.model.log_level));
+  const auto model = load_served_model(flags.model, {.strict_official = flags.chat.strict_official}, make_log(flags.model.log_level));
   if (!model) {
     return report(model.error());
   }

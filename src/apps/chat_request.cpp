@@ -28,19 +28,31 @@ void add_chat_flags(CLI::App& command, ChatFlags& flags) {
   command.add_option("--top-p", flags.top_p, "only tokens that make up this probability; more than 0, at most 1")
       ->check(CLI::Range(0.0, 1.0))
       ->group(group);
-  command.add_option("--top-k", flags.top_k, "only the k likeliest tokens; -1: all")->check(CLI::Range(-1, 1 << 30))->group(group);
+  CLI::Option* const strict =
+      command
+          .add_flag("--strict-official", flags.strict_official,
+                    "only what the official package does: its prompt, its reading of the reply, no sampling extras")
+          ->group(group);
+  command.add_option("--top-k", flags.top_k, "only the k likeliest tokens; -1: all")
+      ->check(CLI::Range(-1, 1 << 30))
+      ->group(group)
+      ->excludes(strict);
   command.add_option("--min-p", flags.min_p, "only tokens at least this fraction as likely as the likeliest; 0 to 1")
       ->check(CLI::Range(0.0, 1.0))
-      ->group(group);
+      ->group(group)
+      ->excludes(strict);
   command.add_option("--presence-penalty", flags.presence_penalty, "-2 to 2; above 0: fewer tokens that came already")
       ->check(CLI::Range(-2.0, 2.0))
-      ->group(group);
+      ->group(group)
+      ->excludes(strict);
   command.add_option("--frequency-penalty", flags.frequency_penalty, "-2 to 2; above 0: the fewer the more often they came")
       ->check(CLI::Range(-2.0, 2.0))
-      ->group(group);
+      ->group(group)
+      ->excludes(strict);
   command.add_option("--repetition-penalty", flags.repetition_penalty, "above 1: fewer tokens of prompt and reply")
       ->check(CLI::Range(0.01, 10.0))
-      ->group(group);
+      ->group(group)
+      ->excludes(strict);
   command.add_option("--max-tokens", flags.max_tokens, "longest reply in tokens (default: the API's)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31))
       ->group(group);
@@ -48,7 +60,7 @@ void add_chat_flags(CLI::App& command, ChatFlags& flags) {
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 62))
       ->group(group);
   command.add_option("--stop", flags.stop, "end the reply before this text; may be repeated")->group(group);
-  command.add_flag("--ignore-eos", flags.ignore_eos, "go on after the model's own end, until --max-tokens")->group(group);
+  command.add_flag("--ignore-eos", flags.ignore_eos, "go on after the model's own end, until --max-tokens")->group(group)->excludes(strict);
 }
 
 namespace {

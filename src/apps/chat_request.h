@@ -38,6 +38,7 @@ struct ChatFlags {
   std::optional<std::int64_t> seed;
   std::vector<std::string> stop;
   bool ignore_eos = false;
+  bool strict_official = false;  ///< of the model that answers (ServedSettings): no setting of the request
 };
 
 void add_chat_flags(CLI::App& command, ChatFlags& flags);

@@ -79,7 +79,7 @@ int run(const Flags& flags) {
     return report(messages.error());
   }
   const Log log = make_log(flags.model.log_level);
-  const auto model = load_served_model(flags.model, {}, log);
+  const auto model = load_served_model(flags.model, {.strict_official = flags.chat.strict_official}, log);
   if (!model) {
     return report(model.error());
   }

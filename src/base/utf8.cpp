@@ -51,6 +51,24 @@ std::size_t sequence_length(std::string_view text) {
   return length != 0 && maximal_subpart(text) == length ? length : 0;
 }
 
+std::size_t multibyte_run(std::string_view text) {
+  const auto is_tail = [](unsigned char byte) { return (byte & 0xC0) == 0x80; };
+  std::size_t at = 0;
+  while (at < text.size() && static_cast<unsigned char>(text[at]) >= 0x80) {
+    const std::string_view rest = text.substr(at);
+    const auto first = static_cast<unsigned char>(rest[0]);
+    // Three bytes whose first bounds none of the others: nearly all of Chinese and Japanese.
+    const bool is_common = first > 0xE0 && first < 0xF0 && first != 0xED && rest.size() >= 3 &&
+                           is_tail(static_cast<unsigned char>(rest[1])) && is_tail(static_cast<unsigned char>(rest[2]));
+    const std::size_t length = is_common ? 3 : sequence_length(rest);
+    if (length == 0) {
+      break;
+    }
+    at += length;
+  }
+  return at;
+}
+
 std::size_t first_invalid(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
@@ -62,11 +80,15 @@ std::size_t first_invalid(std::string_view text) {
         continue;
       }
     }
-    const std::size_t length = sequence_length(text.substr(at));
-    if (length == 0) {
+    if (static_cast<unsigned char>(text[at]) < 0x80) {
+      ++at;
+      continue;
+    }
+    const std::size_t run = multibyte_run(text.substr(at));
+    if (run == 0) {
       return at;
     }
-    at += length;
+    at += run;
   }
   return at;
 }

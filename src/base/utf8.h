@@ -12,6 +12,9 @@ namespace deepinfer::utf8 {
 /// Overlong forms, surrogates and values above U+10FFFF are not well formed.
 [[nodiscard]] std::size_t sequence_length(std::string_view text);
 
+/// Bytes of the well-formed sequences of two to four bytes at the start of `text`: up to the first byte that is ASCII or ill formed.
+[[nodiscard]] std::size_t multibyte_run(std::string_view text);
+
 /// Offset of the first byte that starts no well-formed sequence; text.size() when the whole text is valid.
 [[nodiscard]] std::size_t first_invalid(std::string_view text);
 

@@ -14,8 +14,7 @@ namespace deepinfer::recipe {
 
 namespace {
 
-/// As many levels as the official parser reads.
-constexpr json::ParseLimits kBodyLimits{.max_depth = 127, .finite_numbers = true};
+constexpr json::ParseLimits kBodyLimits{.max_depth = kMaxBodyDepth, .finite_numbers = true};
 
 /// A typed body, or the first member that does not fit.
 template <class Read>

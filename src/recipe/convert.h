@@ -23,6 +23,9 @@ namespace deepinfer::recipe {
 
 enum class Api { chat, messages, responses };
 
+/// Objects and lists inside one another that a body may have, the body included: as many as the official parser reads.
+inline constexpr std::int32_t kMaxBodyDepth = 127;
+
 /// What to do with an assistant turn of a thinking conversation that comes back without its reasoning.
 enum class MissingReasoning { fill_empty, reject };
 /// What to do with declared web search (and, in Messages, with server tool blocks).

@@ -184,7 +184,9 @@ class V41Renderer {
     }
     if (shows_reasoning) {
       out_.token(tokens_.thinking_start);
-      out_.text(message.reasoning_content.value_or(""));
+      if (message.reasoning_content) {
+        out_.text(*message.reasoning_content);
+      }
       if (message.prefix && message.content.empty()) {
         return;
       }

@@ -104,7 +104,7 @@ void append_schema_line(PromptBuilder& out, const Tool& tool, const MarkupStyle&
   out.text("{\"name\": ");
   json::append_string(out.buffer(), tool.name);
   out.text(", \"description\": ");
-  json::append_string(out.buffer(), tool.description.value_or(""));
+  json::append_string(out.buffer(), tool.description ? std::string_view(*tool.description) : std::string_view());
   out.text(", \"parameters\": ");
   style.append_json(out.buffer(), tool.parameters);
   out.text("}");

@@ -159,7 +159,7 @@ Response detokenize(const ServedModel& model, std::string_view body) {
 }
 
 Response render_prompt(const ServedModel& model, std::string_view body, const Viewer& viewer) {
-  const auto parsed = json::parse(body);
+  const auto parsed = json::parse(body, {.max_depth = recipe::kMaxBodyDepth + 1});  // a body inside {"body": …}
   if (!parsed) {
     return bad_request("invalid JSON request: " + parsed.error().message);
   }

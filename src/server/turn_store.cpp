@@ -39,8 +39,9 @@ bool equal_arguments(const std::string& a, const std::string& b) {
   if (a == b) {
     return true;
   }
-  const Result<json::Value> left = json::parse(a);
-  const Result<json::Value> right = json::parse(b);
+  constexpr json::ParseLimits kLimits{.max_depth = recipe::kMaxBodyDepth};
+  const Result<json::Value> left = json::parse(a, kLimits);
+  const Result<json::Value> right = json::parse(b, kLimits);
   return left && right && equal_values(*left, *right);
 }
 

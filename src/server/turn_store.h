@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "recipe/conversation.h"
+#include "recipe/convert.h"
 #include "recipe/reply_stream.h"
 
 namespace deepinfer::server {

@@ -45,6 +45,13 @@ TEST(Arguments, AValueOutOfRangeIsNamedWithItsFlag) {
 
 TEST(Arguments, PromptAndMessagesExcludeEachOther) { expect_error({"run", "--prompt", "x", "--messages", "y"}, 2, {"--messages"}); }
 
+TEST(Arguments, StrictOfficialExcludesWhatTheOfficialPackageIgnores) {
+  for (const char* const flag : {"--top-k", "--min-p", "--presence-penalty", "--frequency-penalty", "--repetition-penalty"}) {
+    expect_error({"run", "--prompt", "x", "--strict-official", flag, "1"}, 2, {flag, "--strict-official"});
+  }
+  expect_error({"chat", "--strict-official", "--ignore-eos"}, 2, {"--ignore-eos", "--strict-official"});
+}
+
 TEST(Arguments, AnEmptyPromptIsRefused) { expect_error({"run"}, 2, {"prompt on stdin is empty"}); }
 
 TEST(Arguments, AMissingModelIsNamed) {

@@ -78,6 +78,18 @@ TEST(Run, TheNumberOfThreadsDoesNotChangeTheAnswer) {
   EXPECT_EQ(one.out, three.out);
 }
 
+TEST(Run, StrictOfficialTakesWhatTheOfficialPackageTakes) {
+  const std::string messages = temporary("quoted.json");
+  write(messages, R"([{"role":"user","content":"Hi"},{"role":"tool","content":"1","tool_call_id":"c"}])");
+  const std::string call = R"({"role":"assistant","content":"","tool_calls":[{"id":"c","type":"function","function":{"name":"a\"b","arguments":"{}"}}]},)";
+  std::string text = text_of(messages);
+  write(messages, text.insert(text.find(R"({"role":"tool")"), call));
+  const Ran improved = run_program(with_greedy({"run", "--messages", messages, "--max-tokens", "2"}));
+  EXPECT_EQ(improved.exit_code, 2);
+  EXPECT_NE(improved.err.find("name"), std::string::npos) << improved.err;
+  EXPECT_EQ(run_program(with_greedy({"run", "--messages", messages, "--max-tokens", "2", "--strict-official"})).exit_code, 0);
+}
+
 TEST(Run, APromptLongerThanTheContextIsOneSentence) {
   const Ran ran = run_program({"run", "--max-model-len", "256"}, {.input = std::string(4000, 'x')});
   EXPECT_EQ(ran.exit_code, 2);
@@ -148,6 +160,15 @@ TEST(Batch, LinesAreAnsweredInOrderAndAnInterruptedBatchGoesOn) {
 
   write(output, "a\nb\nc\nd\n");
   EXPECT_EQ(run_program({"batch", "--input", input, "--output", output}).exit_code, 2);
+}
+
+TEST(Batch, StrictOfficialRefusesSeveralChoices) {
+  const std::string input = temporary("strict.jsonl");
+  write(input, R"({"model":"nano","messages":[{"role":"user","content":"Hi"}],"thinking":{"type":"disabled"},"max_tokens":2,"n":2})");
+  EXPECT_EQ(run_program({"batch", "--input", input, "--output", "-"}).exit_code, 0);
+  const Ran strict = run_program({"batch", "--input", input, "--output", "-", "--strict-official"});
+  EXPECT_EQ(strict.exit_code, 1);
+  EXPECT_NE(strict.out.find("only n = 1 is supported"), std::string::npos) << strict.out;
 }
 
 TEST(Batch, EveryApiThatGeneratesIsAnsweredAndAnUnknownOneRefused) {

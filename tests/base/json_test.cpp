@@ -48,6 +48,33 @@ TEST(Json, ErrorsNameThePlace) {
   EXPECT_EQ(error_of("\"a\xFF\""), "invalid UTF-8 at byte 2");
 }
 
+TEST(Json, BytesThatNeedCareAreFoundAtEveryPlace) {
+  for (std::size_t before = 0; before < 20; ++before) {
+    for (std::size_t after = 0; after < 10; ++after) {
+      for (int byte = 0; byte < 256; ++byte) {
+        const std::string text = std::string(before, '~') + static_cast<char>(byte) + std::string(after, ' ');
+        std::string escaped;
+        append_escaped(escaped, text);
+        const bool is_plain = byte >= 0x20 && byte != '"' && byte != '\\';
+        ASSERT_EQ(escaped == text, is_plain) << byte;
+        const Result<Value> value = parse('"' + escaped + '"');
+        ASSERT_EQ(value.has_value(), byte < 0x80) << byte;
+        if (value) {
+          ASSERT_EQ(*value->as_string(), text);
+          ASSERT_EQ(parse('"' + text + '"').has_value(), is_plain);
+        }
+      }
+    }
+  }
+}
+
+TEST(Json, IllFormedUtf8GoesBeforeEveryOtherProblem) {
+  EXPECT_EQ(error_of("[1,\xC3\xA9,\"\xC3\xA9\"]"), "expected a value at line 1 column 4");
+  EXPECT_EQ(error_of("[1,,\"\xC3\"]"), "invalid UTF-8 at byte 5");
+  EXPECT_EQ(error_of("\"\xE4\xB8\xAD\xE4\xB8\""), "invalid UTF-8 at byte 4");
+  EXPECT_EQ(error_of("[1] \xFF"), "invalid UTF-8 at byte 4");
+}
+
 TEST(Json, RefusesWhatIsNotJson) {
   for (const char* text :
        {"{",       "[",         "\"",  "{\"a\"}",  "{\"a\":}", "{a:1}",  "[1 2]",          "nul", "+1", "1.", ".5", "1e", "-", "\"\t\"",

@@ -27,6 +27,16 @@ TEST(Utf8, EveryScalarValueRoundTrips) {
   }
 }
 
+TEST(Utf8, AMultibyteRunEndsAtAsciiAndAtIllFormedBytes) {
+  EXPECT_EQ(multibyte_run(""), 0U);
+  EXPECT_EQ(multibyte_run("a\xC3\xA9"), 0U);
+  EXPECT_EQ(multibyte_run("\xC3\xA9\xE4\xB8\xAD\xF0\x9F\x98\x80 \xC3\xA9"), 9U);
+  EXPECT_EQ(multibyte_run("\xE4\xB8\xAD\xE4\xB8"), 3U);
+  EXPECT_EQ(multibyte_run("\xE4\xB8\xAD\xE4\xB8z"), 3U);
+  EXPECT_EQ(multibyte_run("\xE0\x80\x80"), 0U);  // overlong
+  EXPECT_EQ(multibyte_run("\xED\xA0\x80"), 0U);  // surrogate
+}
+
 TEST(Utf8, ReplacesMaximalIllFormedParts) {
   EXPECT_EQ(replace_invalid("a\xF0\x9F\x98z"), "a\xEF\xBF\xBDz");
   EXPECT_EQ(replace_invalid("\xFF\xFE"), "\xEF\xBF\xBD\xEF\xBF\xBD");

@@ -159,6 +159,29 @@ TEST(BadRequest, EveryApiRefusesInItsOwnFormAndServesTheNext) {
   }
 }
 
+TEST(BadRequest, ABodyNests127LevelsAndNoMore) {
+  ApiBench bench;
+  const auto nested = [](std::size_t levels) { return std::string(levels, '[') + std::string(levels, ']'); };
+  for (auto [path, body] : bodies_with("\"[script:hello]\"")) {
+    body.insert(body.size() - 1, R"(,"unknown":)");
+    const auto with_levels = [&, body = body](std::size_t levels) {
+      std::string out = body;
+      return out.insert(out.size() - 1, nested(levels - 1));  // the body is one
+    };
+    EXPECT_EQ(bench.post(path, with_levels(127)).status, 200) << path;
+    const ClientResponse refused = bench.post(path, with_levels(128));
+    EXPECT_EQ(refused.status, 400) << path;
+    EXPECT_NE(refused.body.find("nesting deeper than 127 levels"), std::string::npos) << refused.body;
+    EXPECT_EQ(refused.body.find(R"({"type":"error")") == 0, path == "/v1/messages") << refused.body;
+    if (path != "/v1/completions") {
+      const std::string api = path == kChat ? "chat" : path.substr(4);
+      const auto wrapped = [&api](const std::string& inner) { return R"({"api":")" + api + R"(","body":)" + inner + "}"; };
+      EXPECT_EQ(bench.post("/render", wrapped(with_levels(127))).status, 200) << path;
+      EXPECT_EQ(bench.post("/render", wrapped(with_levels(128))).status, 400) << path;
+    }
+  }
+}
+
 TEST(BadRequest, ABodyOf100MegabytesIsRefusedWithoutBeingKept) {
   ApiBench bench;
   const std::string piece(1 << 20, ' ');

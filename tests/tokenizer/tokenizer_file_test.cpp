@@ -136,6 +136,12 @@ TEST(TokenizerFile, HolesInAddedIdsAreClosedAsTheOfficialLoaderDoes) {
   EXPECT_EQ(tokenizer->vocab_size(), 261);
 }
 
+TEST(TokenizerFile, AHoleInTheVocabularyThatGivesAnIdTwiceIsRefused) {
+  // Added tokens are numbered from the count of the model's tokens, 259 here: the second of them gets the id of "bc".
+  const auto add_behind_hole = [](json::Object& file) { model_of(file).find("vocab")->as_object()->set("bc", 260); };
+  expect_error([&](json::Object& file) { add_behind_hole(file); }, ErrorKind::corrupt, "the two tokens 'bc' and '</s>'");
+}
+
 TEST(TokenizerFile, OverlayReplacesByIdAndFillsUpToTheModelsVocabulary) {
   const std::string overlay = R"({"added_tokens": [{"id": 128799, "content": "<｜System｜>", "special": null}]})";
   const Result<Tokenizer> tokenizer = Tokenizer::parse(testing::read_data("deepseek-tokenizer.json.gz"), overlay);
