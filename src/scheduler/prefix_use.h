@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "base/ids.h"
 #include "kvcache/cache_pool.h"
@@ -34,6 +35,8 @@ enum class PrefixMiss : std::uint8_t {
   disabled,
 };
 inline constexpr std::size_t kNumPrefixMisses = 6;
+/// As metrics and logs say it: "none", "too_short", …
+[[nodiscard]] std::string_view name_of(PrefixMiss miss);
 
 /// What the cache gave a request.
 struct PrefixReport {

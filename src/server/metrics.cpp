@@ -56,10 +56,9 @@ class Page {
 void append_prefixes(Page& page, const engine::EngineStats& stats) {
   page.gauge("cached_prefixes", "Blocks that later requests may find, held or not", stats.num_cached_prefixes);
   page.head("prefix_lookups_total", "counter", "Requests by why no more of their prompt was cached; none: all that could be was");
-  constexpr std::array<std::string_view, 6> kNames = {"none", "too_short", "diverged", "evicted", "no_state", "disabled"};
-  static_assert(kNames.size() == std::tuple_size_v<decltype(stats.num_prefix_misses)>);
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    page.sample("prefix_lookups_total", "miss=\"" + std::string(kNames[i]) + "\"", stats.num_prefix_misses[i]);
+  for (std::size_t i = 0; i < stats.num_prefix_misses.size(); ++i) {
+    const std::string_view name = scheduler::name_of(static_cast<scheduler::PrefixMiss>(i));
+    page.sample("prefix_lookups_total", "miss=\"" + std::string(name) + "\"", stats.num_prefix_misses[i]);
   }
   page.head("prefix_tier_bytes", "gauge", "Cached prefixes below the device by tier");
   page.sample("prefix_tier_bytes", R"(tier="memory")", static_cast<std::int64_t>(stats.tiers.memory_bytes));
