@@ -99,9 +99,9 @@ void Engine::start(RequestId id, GenerationRequest&& request, OutputSink&& sink)
 }
 
 LiveRequest& Engine::make_live(RequestId id, GenerationRequest&& request, OutputSink&& sink) {
-  LiveRequest::Notes notes{.priority = request.priority};
+  LiveRequest::Notes notes{.arrival = parts_.clock->now(), .priority = request.priority};
   if (request.time_limit > Duration{}) {
-    notes.deadline = parts_.clock->now() + request.time_limit;
+    notes.deadline = notes.arrival + request.time_limit;
     deadlines_.emplace(notes.deadline, id);
   }
   if (shares_prefixes_) {
@@ -155,6 +155,7 @@ void Engine::cancel_all() {
 }
 
 bool Engine::step() {
+  const TimePoint begin = parts_.clock->now();
   end_cancelled();
   end_overdue();
   const bool is_stale = plan_ != nullptr;  // made during the last step: requests may have ended and come since
@@ -183,7 +184,17 @@ bool Engine::step() {
   if (!overlaps_ || !computes) {
     deliver();
   }
+  if (computes) {
+    count_step_time(begin);
+  }
   return did_something;
+}
+
+void Engine::count_step_time(TimePoint begin) {
+  const Duration forward = forward_end_ - forward_begin_;
+  StepTimes& times = counters_.step_times[static_cast<std::size_t>(step_kind_)];
+  times.forward.add(forward);
+  times.host.add(parts_.clock->now() - begin - forward);
 }
 
 void Engine::end_cancelled() {
@@ -248,6 +259,9 @@ void Engine::make_plan() {
     }
     LiveRequest& live = live_.at(admission.request);
     live.set_prefix(admission.prefix);
+    live.set_queue_time(parts_.clock->now() - live.notes.arrival);
+    counters_.queue_time.add(parts_.clock->now() - live.notes.arrival);
+    counters_.num_prefix_hits += admission.prefix.num_cached > 0 ? 1 : 0;
     counters_.num_prompt_tokens += static_cast<std::int64_t>(live.tokens().size());
     counters_.num_cached_tokens += admission.prefix.num_cached;
     ++counters_.num_prefix_misses[static_cast<std::size_t>(admission.prefix.miss)];
@@ -259,6 +273,7 @@ void Engine::gather_chunks() {
   chunks_.clear();
   chunk_owners_.clear();
   num_prefill_rows_ = 0;
+  bool has_decode = false;
   for (std::size_t i = 0; i < plan_->chunks.size(); ++i) {
     const scheduler::PlannedChunk& planned = plan_->chunks[i];
     const auto live = live_.find(planned.request);
@@ -267,8 +282,11 @@ void Engine::gather_chunks() {
     }
     chunks_.push_back(make_chunk(planned, live->second.tokens(), parts_.num_previous_tokens));
     chunk_owners_.push_back(&live->second);
-    num_prefill_rows_ += static_cast<std::int32_t>(i) < plan_->num_decode_chunks ? 0 : planned.num_tokens;
+    const bool is_decode = static_cast<std::int32_t>(i) < plan_->num_decode_chunks;
+    num_prefill_rows_ += is_decode ? 0 : planned.num_tokens;
+    has_decode = has_decode || is_decode;
   }
+  step_kind_ = num_prefill_rows_ == 0 ? StepKind::decode : has_decode ? StepKind::mixed : StepKind::prefill;
   if (chunks_.empty()) {
     plan_ = nullptr;
   }
@@ -278,6 +296,7 @@ void Engine::launch() {
   for (const scheduler::StateCopy& copy : plan_->restored_states) {
     parts_.model.copy_state(copy.from, copy.to);
   }
+  forward_begin_ = parts_.clock->now();
   parts_.model.launch(chunks_);
   for (const scheduler::StateCopy& copy : plan_->saved_states) {
     parts_.model.copy_state(copy.from, copy.to);
@@ -295,6 +314,7 @@ void Engine::launch() {
 
 void Engine::collect_rows() {
   const std::span<const float> logits = parts_.model.wait();
+  forward_end_ = parts_.clock->now();
   const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
   std::size_t row_start = 0;
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
@@ -377,7 +397,9 @@ std::span<const float> Engine::allowed_logits(LiveRequest& live, std::span<const
   if (live.matcher() == nullptr) {
     return logits;
   }
+  const TimePoint begin = parts_.clock->now();
   live.matcher()->fill_mask(mask_);
+  counters_.mask_time.add(parts_.clock->now() - begin);
   sampling::mask_row(logits, mask_, masked_row_);
   return masked_row_;
 }

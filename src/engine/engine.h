@@ -102,6 +102,8 @@ class Engine {
   [[nodiscard]] std::int32_t max_unfinished() const { return max_unfinished_; }
   /// Starts a request that check_request accepted, under an id that was never used.
   void start(RequestId id, GenerationRequest&& request, OutputSink&& sink);
+  /// The same for choices; `ids`: one each.
+  void start_choices(std::span<const RequestId> ids, const GenerationRequest& request, std::vector<Choice>&& choices);
 
  private:
   void end_cancelled();
@@ -112,6 +114,7 @@ class Engine {
   void gather_chunks();
   void launch();
   void collect_rows();
+  void count_step_time(TimePoint begin);
   void take_row(LiveRequest& live, std::span<const float> logits);
   void sample_token(LiveRequest& live, std::span<const float> logits);
   LiveRequest& make_live(RequestId id, GenerationRequest&& request, OutputSink&& sink);
@@ -153,6 +156,9 @@ class Engine {
   std::vector<model::Chunk> chunks_;
   std::vector<LiveRequest*> chunk_owners_;
   std::int32_t num_prefill_rows_ = 0;
+  StepKind step_kind_ = StepKind::decode;
+  TimePoint forward_begin_{};
+  TimePoint forward_end_{};
   std::vector<scheduler::Event> events_;
   std::vector<LiveRequest*> to_deliver_;
   std::vector<float> adjusted_;  // [vocab] one row

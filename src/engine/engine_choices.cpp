@@ -17,16 +17,22 @@ Result<std::vector<RequestId>> Engine::submit_choices(const GenerationRequest& r
     return queue_is_full(max_unfinished_);
   }
   std::vector<RequestId> ids;
-  for (Choice& choice : choices) {
-    GenerationRequest copy = request;
-    copy.sampling.seed = choice.seed;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
     ids.push_back({++last_id_});
-    make_live(ids.back(), std::move(copy), std::move(choice.sink)).notes.waits_for_leader = ids.size() > 1;
+  }
+  start_choices(ids, request, std::move(choices));
+  return ids;
+}
+
+void Engine::start_choices(std::span<const RequestId> ids, const GenerationRequest& request, std::vector<Choice>&& choices) {
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    GenerationRequest copy = request;
+    copy.sampling.seed = choices[i].seed;
+    make_live(ids[i], std::move(copy), std::move(choices[i].sink)).notes.waits_for_leader = i > 0;
   }
   LiveRequest& leader = live_.at(ids.front());
   leader.notes.followers.assign(ids.begin() + 1, ids.end());
   enqueue(leader);
-  return ids;
 }
 
 /// The logits behind the prompt give every choice its first token.
@@ -37,6 +43,7 @@ void Engine::start_followers(LiveRequest& leader, std::span<const float> logits)
       continue;
     }
     LiveRequest& follower = found->second;
+    follower.begin_as(leader);
     sample_token(follower, logits);
     if (!follower.is_finished()) {
       fork(leader, follower);

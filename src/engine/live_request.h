@@ -55,9 +55,13 @@ class LiveRequest {
   void deliver();
   /// Outputs from now on say so.
   void set_prefix(const scheduler::PrefixReport& prefix);
+  void set_queue_time(Duration time) { output_.queue_time = time; }
+  /// Outputs from now on say of the beginning what those of `leader`, another choice of the same prompt, say.
+  void begin_as(const LiveRequest& leader);
 
   /// The engine's notes, of no meaning here.
   struct Notes {
+    TimePoint arrival{};
     TimePoint deadline{};                ///< zero: none
     kvcache::BlockHash last_prefix{};    ///< of the last full block of tokens(), or the salt's
     std::int32_t num_hashed_tokens = 0;  ///< that last_prefix covers

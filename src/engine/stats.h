@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "engine/prefix_store.h"
+#include "engine/time_histogram.h"
 #include "scheduler/prefix_use.h"
 
 namespace deepinfer::engine {
@@ -23,7 +24,11 @@ struct EngineStats {
   std::int64_t num_preemptions = 0;
   std::int64_t num_prompt_tokens = 0;                                         ///< of requests that were admitted, each counted once
   std::int64_t num_cached_tokens = 0;                                         ///< of these, found in the prefix cache
+  std::int64_t num_prefix_hits = 0;                                           ///< requests that found something
   std::array<std::int64_t, scheduler::kNumPrefixMisses> num_prefix_misses{};  ///< requests by PrefixMiss
+  TimeHistogram queue_time = {};                                              ///< of requests, from arrival to the first admission
+  TimeHistogram mask_time = {};                                               ///< of rows under a constraint
+  std::array<StepTimes, kNumStepKinds> step_times = {};                       ///< of steps with a forward, by StepKind
   // Now.
   std::int32_t num_running = 0;  ///< requests
   std::int32_t num_waiting = 0;

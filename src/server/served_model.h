@@ -9,6 +9,7 @@
 #include "grammar/compile_pool.h"
 #include "recipe/convert.h"
 #include "server/constraint.h"
+#include "server/served_memory.h"
 #include "tokenizer/tokenizer.h"
 
 namespace deepinfer::server {
@@ -24,6 +25,7 @@ struct ServedModel {
   std::shared_ptr<engine::EngineThread> engine;
   std::shared_ptr<grammar::CompilePool> compiler = {};  ///< empty: structured output is refused, or left out when strict_official
   ConstraintSettings constraints = {};                  ///< for the model's tokenizer
+  ServedMemory memory = {};
 };
 
 /// `convert`, as strict as the model is served.
