@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,8 +61,9 @@ std::string table(const Flags& flags, const Trace& trace, const ReplayOptions& o
                                                   : fmt::format("{} requests at once", options.max_unfinished));
   out += fmt::format("tokens       prompt {}, output {}; {} prompts cut to the context, {} requests refused, {} failed\n",
                      report.num_prompt_tokens, report.num_output_tokens, report.num_cut, report.num_refused, report.num_failed);
-  out += fmt::format("hit rate     {:.2f} % of the prompt tokens; ideal {:.2f} % with {} blocks of {}\n", kPercent * report.hit_rate(),
-                     kPercent * report.ideal_hit_rate(), options.num_blocks, options.positions_per_block);
+  out += fmt::format("hit rate     {:.2f} % of the prompt tokens; ideal {:.2f} % with {} blocks of {}{}\n", kPercent * report.hit_rate(),
+                     kPercent * report.ideal_hit_rate(), options.num_blocks, options.positions_per_block,
+                     options.num_states ? fmt::format(" and {} states", *options.num_states) : "");
   out += "prefix ends  " + misses_text(report) + "\n";
   out += "TTFT         " + latency(report.ttft_seconds) + "\n";
   out += "TPOT         " + latency(report.tpot_seconds) + "\n";
@@ -118,6 +120,11 @@ Result<engine::LoadedEngine> load(const Flags& flags, Device& device) {
   return engine::load_engine(*directory, engine_options(flags.model), device);
 }
 
+std::optional<std::int32_t> num_states(const engine::LoadedEngine& loaded) {
+  const bool needs_states = loaded.options.replay == engine::Replay::exact;
+  return needs_states ? std::optional(loaded.engine->stats().num_slots - 1) : std::nullopt;
+}
+
 int bench_serve(const Flags& flags) {
   const Result<Trace> trace = read_trace(flags);
   if (!trace) {
@@ -136,6 +143,7 @@ int bench_serve(const Flags& flags) {
                         .max_unfinished = loaded->options.max_requests,
                         .max_model_len = loaded->options.max_model_len,
                         .num_blocks = loaded->engine->stats().num_blocks,
+                        .num_states = num_states(*loaded),
                         .positions_per_block = kBlockPositions};
   Progress progress("replaying " + flags.trace.filename().string());
   options.on_end = [&](std::size_t num_ended) { progress.show(num_ended, trace->requests.size()); };

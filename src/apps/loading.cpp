@@ -76,6 +76,7 @@ engine::EngineOptions engine_options(const ModelFlags& flags) {
           .prefix_memory_bytes = flags.prefix_memory_bytes,
           .prefix_directory = flags.prefix_directory,
           .prefix_disk_bytes = flags.prefix_disk_bytes,
+          .swap_memory_bytes = flags.swap_memory_bytes,
           .overlap_depth = flags.overlap_depth,
           .kv_memory_bytes = flags.kv_memory_bytes};
 }

@@ -60,7 +60,8 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   command.add_flag("!--no-prefix-cache", flags.prefix_cache, "compute every prompt from its beginning")->group(group);
   command
       .add_option("--prefix-states", flags.num_prefix_states,
-                  "exact: places for states behind cached prefixes, beside unused places for requests; -1: as many as --max-requests")
+                  "exact: places for states behind cached prefixes, beside unused places for requests; -1: a quarter of the memory of the "
+                  "caches, at least --max-requests")
       ->check(CLI::Range(-1, 1 << 20))
       ->capture_default_str()
       ->group(group);
@@ -75,6 +76,12 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
                   "directory for cached prefixes that memory has no room for; kept for the next start")
       ->group(group);
   command.add_option("--prefix-disk", flags.prefix_disk_bytes, "most bytes of --prefix-dir")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("1GiB")
+      ->group(group);
+  command
+      .add_option("--swap-memory", flags.swap_memory_bytes,
+                  "most host memory for the caches of preempted requests, used where that beats computing them again; 0: none")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("1GiB")
       ->group(group);

@@ -28,6 +28,7 @@ struct ModelFlags {
   std::size_t prefix_memory_bytes = 0;     ///< 0: no host tier
   std::filesystem::path prefix_directory;  ///< empty: no disk tier
   std::size_t prefix_disk_bytes = std::size_t{1} << 30;
+  std::size_t swap_memory_bytes = std::size_t{1} << 30;
   std::int32_t overlap_depth = 0;
   std::string structured_output = "on";
   std::string tool_constraint = "structure";

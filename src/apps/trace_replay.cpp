@@ -29,7 +29,7 @@ std::size_t resident_bytes() {
 class Replay {
  public:
   Replay(engine::Engine& engine, const Trace& trace, const ReplayOptions& options)
-      : engine_(engine), trace_(trace), options_(options), ideal_(options.num_blocks) {
+      : engine_(engine), trace_(trace), options_(options), ideal_(options.num_blocks, options.num_states) {
     report_.num_requests = trace.requests.size();
     report_.ttft_seconds.reserve(trace.requests.size());
     report_.tpot_seconds.reserve(trace.requests.size());

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "apps/trace.h"
@@ -19,6 +20,7 @@ struct ReplayOptions {
   std::int32_t max_unfinished = 16;
   std::int32_t max_model_len = 0;        ///< of the engine
   std::int32_t num_blocks = 0;           ///< of the engine, padding not counted
+  std::optional<std::int32_t> num_states = {};  ///< of the engine beside a running request, when a hit needs one (exact reuse)
   std::int32_t positions_per_block = 0;  ///< of the engine
   std::function<void(std::size_t num_ended)> on_end = {};  ///< for a progress line
 };
@@ -30,7 +32,7 @@ struct ReplayReport {
   std::size_t num_failed = 0;    ///< did not end by length
   std::int64_t num_prompt_tokens = 0;
   std::int64_t num_cached_tokens = 0;
-  std::int64_t num_ideal_tokens = 0;  ///< that an IdealCache of as many blocks has
+  std::int64_t num_ideal_tokens = 0;  ///< that an IdealCache of the same capacity has
   std::int64_t num_output_tokens = 0;
   std::array<std::int64_t, scheduler::kNumPrefixMisses> misses{};
   std::vector<double> ttft_seconds;  ///< ascending; from the time at which the trace wants the request

@@ -43,7 +43,7 @@ scheduler::ReusePolicy reuse_policy(const EngineParts& parts, const EngineOption
   return out;
 }
 
-/// Weight of the newest of the times between two ends in their mean.
+/// Weight of the newest value in a recent mean: of the times between two ends, of a prompt row.
 constexpr double kNewest = 0.1;
 
 }  // namespace
@@ -60,9 +60,12 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
       max_unfinished_(options.max_requests + options.max_queue),
       overlaps_(options.overlap_depth > 0),
       shares_prefixes_(reuse_policy(parts_, options).reuse != scheduler::Reuse::none),
-      scheduler_(
-          {.max_requests = options.max_requests, .max_batched_tokens = options.max_batched_tokens, .reuse = reuse_policy(parts_, options)},
-          parts_.geometry),
+      scheduler_({.max_requests = options.max_requests,
+                  .max_batched_tokens = options.max_batched_tokens,
+                  .reuse = reuse_policy(parts_, options),
+                  .notes_preempted_caches = options.swap_memory_bytes > 0 && parts_.swap.block_bytes > 0},
+                 parts_.geometry),
+      swapped_(std::move(parts_.swap), options.swap_memory_bytes),
       sampler_(parts_.vocab_size),
       adjusted_(static_cast<std::size_t>(parts_.vocab_size)) {
   check(limits_.max_model_len >= 1, "the longest context is known");
@@ -195,6 +198,11 @@ void Engine::count_step_time(TimePoint begin) {
   StepTimes& times = counters_.step_times[static_cast<std::size_t>(step_kind_)];
   times.forward.add(forward);
   times.host.add(parts_.clock->now() - begin - forward);
+  if (step_kind_ == StepKind::prefill) {
+    const double newest = std::chrono::duration<double>(forward).count() / num_prefill_rows_;
+    seconds_per_prefill_row_ =
+        seconds_per_prefill_row_ == 0 ? newest : (1 - kNewest) * seconds_per_prefill_row_ + kNewest * newest;
+  }
 }
 
 void Engine::end_cancelled() {
@@ -252,6 +260,9 @@ void Engine::make_plan() {
   if (parts_.tiers) {
     parts_.tiers->save_evicted(scheduler_.pool_for_tiers());
   }
+  if (swapped_.is_on()) {
+    save_preempted();
+  }
   counters_.num_preemptions += static_cast<std::int64_t>(plan_->preempted.size());
   for (const scheduler::Admission& admission : plan_->admitted) {
     if (!admission.is_first) {
@@ -296,6 +307,7 @@ void Engine::launch() {
   for (const scheduler::StateCopy& copy : plan_->restored_states) {
     parts_.model.copy_state(copy.from, copy.to);
   }
+  restore_resumed();
   forward_begin_ = parts_.clock->now();
   parts_.model.launch(chunks_);
   for (const scheduler::StateCopy& copy : plan_->saved_states) {
@@ -451,6 +463,7 @@ void Engine::forget(LiveRequest& live) {
   }
   last_finish_ = now;
   deadlines_.erase({live.notes.deadline, live.id()});
+  swapped_.forget(live.id());
   live_.erase(live.id());
 }
 
@@ -461,6 +474,7 @@ EngineStats Engine::stats() const {
   out.num_blocks_used = scheduler_.pool().blocks().num_used();
   out.num_blocks = scheduler_.pool().blocks().capacity();
   out.num_cached_prefixes = static_cast<std::int32_t>(scheduler_.pool().index().num_prefixes());
+  out.swap = swapped_.stats();
   out.tiers = parts_.tiers ? parts_.tiers->stats() : PrefixStoreStats{};
   out.num_slots_used = scheduler_.pool().slots().num_used();
   out.num_slots = scheduler_.pool().slots().capacity();

@@ -21,6 +21,7 @@
 #include "engine/request.h"
 #include "engine/request_check.h"
 #include "engine/stats.h"
+#include "engine/swapped_requests.h"
 #include "kvcache/cache_pool.h"
 #include "model/deepseek_v41/model.h"
 #include "sampling/sampler.h"
@@ -65,6 +66,7 @@ struct EngineParts {
   kvcache::CacheGeometry geometry;          ///< as the model allocated it
   std::shared_ptr<const grammar::Vocabulary> vocabulary = {};  ///< [vocab_size] rows; without it constraints are refused
   std::unique_ptr<PrefixTiers> tiers = {};  ///< none: what is evicted is lost
+  CacheCalls swap = {};                     ///< for EngineOptions::swap_memory_bytes; without them preempted requests compute again
   std::int32_t window = 0;                  ///< positions of the model's sliding window; for bounded replay
   std::unique_ptr<const Clock> clock = std::make_unique<SteadyClock>();  ///< for time limits and EngineStats; tokens never depend on it
 };
@@ -120,6 +122,9 @@ class Engine {
   LiveRequest& make_live(RequestId id, GenerationRequest&& request, OutputSink&& sink);
   void enqueue(LiveRequest& live);
   [[nodiscard]] std::unique_ptr<grammar::Matcher> make_matcher(const GenerationRequest& request) const;
+  // engine_swap.cpp
+  void save_preempted();
+  void restore_resumed();
   // engine_choices.cpp
   void start_followers(LiveRequest& leader, std::span<const float> logits);
   void fork(const LiveRequest& leader, LiveRequest& follower);
@@ -141,6 +146,8 @@ class Engine {
   bool overlaps_ = false;
   bool shares_prefixes_ = false;
   scheduler::Scheduler scheduler_;
+  SwappedRequests swapped_;
+  double seconds_per_prefill_row_ = 0;  // recent mean; 0: not known
   sampling::Sampler sampler_;
   std::unordered_map<RequestId, LiveRequest> live_;  // nodes: addresses stay valid
   std::uint64_t last_id_ = 0;

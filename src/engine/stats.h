@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "engine/prefix_store.h"
+#include "engine/swapped_requests.h"
 #include "engine/time_histogram.h"
 #include "scheduler/prefix_use.h"
 
@@ -34,6 +35,7 @@ struct EngineStats {
   std::int32_t num_waiting = 0;
   std::int32_t num_blocks_used = 0;      ///< of num_blocks; serves every cache group that grows with the tokens
   std::int32_t num_blocks = 0;           ///< block 0 is not counted
+  SwapStats swap = {};                   ///< caches of preempted requests
   PrefixStoreStats tiers = {};           ///< prefixes below the device
   std::int32_t num_slots_used = 0;       ///< of num_slots; serves every cache group of fixed size per request
   std::int32_t num_slots = 0;            ///< slot 0 is not counted

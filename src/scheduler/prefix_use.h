@@ -52,6 +52,7 @@ struct PrefixUse {
   std::int32_t first_valid = 0;
   std::int32_t stored_until = 0;
   std::int32_t checkpoint = 0;  ///< exact: where the cached blocks end without a state; 0: nowhere
+  bool is_resumed = false;      ///< nothing is taken from the prefix cache: the caller puts back what it saved of a preempted request
   PrefixReport report;
 };
 

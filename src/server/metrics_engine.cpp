@@ -77,7 +77,10 @@ void append_engine(MetricsPage& page, const EngineView& engine) {
   page.counter("steps_total", "Steps of the engine", stats.num_steps);
   append_steps(page, stats);
   append_histogram(page, "grammar_mask_seconds", "Finding out which tokens a constraint allows, per row", stats.mask_time);
-  page.counter("preemptions_total", "Requests that gave their blocks back and start over", stats.num_preemptions);
+  page.counter("preemptions_total", "Times that a request gave its blocks to an older one", stats.num_preemptions);
+  page.counter("swapped_out_total", "Preempted requests whose cache was kept in host memory", stats.swap.num_saved);
+  page.counter("swapped_in_total", "Of these, requests that went on from it", stats.swap.num_restored);
+  page.gauge("swapped_bytes", "Host memory of caches of preempted requests", static_cast<std::int64_t>(stats.swap.num_bytes));
   page.counter("failed_requests_total", "Requests that the model gave no token for", stats.num_failed);
   page.counter("timed_out_requests_total", "Requests that ended by their time limit", stats.num_timed_out);
   append_groups(page, stats, engine.memory);

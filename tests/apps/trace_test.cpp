@@ -71,7 +71,7 @@ TEST(Trace, EqualHashesGiveEqualPrefixesAndNothingMore) {
 
 TEST(IdealCache, TheLongestUnusedGoesFirstAndAPrefixOutlivesWhatFollows) {
   const auto name = [](std::uint64_t number) { return kvcache::BlockHash{.words = {number, 0}}; };
-  IdealCache cache(4);
+  IdealCache cache(4, std::nullopt);
   const std::vector a = {name(1), name(2), name(3)};
   const std::vector b = {name(10), name(11)};
   EXPECT_EQ(cache.run(a, 3, 3), 0);
@@ -79,6 +79,22 @@ TEST(IdealCache, TheLongestUnusedGoesFirstAndAPrefixOutlivesWhatFollows) {
   EXPECT_EQ(cache.run(b, 2, 2), 0);
   EXPECT_EQ(cache.run(a, 3, 3), 2) << "the last block made room for b";
   EXPECT_EQ(cache.run(b, 2, 2), 1);
+}
+
+TEST(IdealCache, WithStatesAHitEndsWhereOneWasKept) {
+  const auto name = [](std::uint64_t number) { return kvcache::BlockHash{.words = {number, 0}}; };
+  const std::vector a = {name(1), name(2), name(3)};
+  const std::vector b = {name(1), name(2), name(10)};
+  const std::vector c = {name(1), name(2), name(11)};
+  IdealCache cache(10, 5);
+  EXPECT_EQ(cache.run(a, 3, 3), 0);
+  EXPECT_EQ(cache.run(a, 3, 3), 3);
+  EXPECT_EQ(cache.run(b, 3, 3), 0) << "it leaves a where no state was kept";
+  EXPECT_EQ(cache.run(c, 3, 3), 2) << "now there is one";
+  IdealCache poor(10, 1);
+  poor.run(a, 3, 3);
+  poor.run({{name(20)}}, 1, 1);
+  EXPECT_EQ(poor.run(a, 3, 3), 0) << "its state made room";
 }
 
 TEST(Percentile, IsAValueThatWasMeasured) {
@@ -91,6 +107,7 @@ TEST(Percentile, IsAValueThatWasMeasured) {
 constexpr std::int32_t kVocab = 64;
 constexpr std::int32_t kBlock = 16;
 constexpr std::int32_t kBlocks = 240;
+constexpr std::int32_t kSlots = 128;
 constexpr std::int32_t kContext = 512;
 
 /// Sessions whose every turn repeats the turns before it, behind one of a few system prompts, as a trace has them.
@@ -147,7 +164,7 @@ std::unique_ptr<engine::Engine> null_engine(engine::Replay replay) {
                             .vocab_size = kVocab,
                             .eos = {0},
                             .num_previous_tokens = 3,
-                            .geometry = {.positions_per_block = kBlock, .num_blocks = 1 + kBlocks, .num_slots = 1 + 128},
+                            .geometry = {.positions_per_block = kBlock, .num_blocks = 1 + kBlocks, .num_slots = 1 + kSlots},
                             .window = 4};
   parts.model.copy_state = [](SlotId, SlotId) {};
   return std::make_unique<engine::Engine>(
@@ -165,6 +182,7 @@ ReplayReport replayed(engine::Replay mode, double speed, std::size_t num_request
                               .max_unfinished = 4,
                               .max_model_len = kContext,
                               .num_blocks = kBlocks,
+                              .num_states = mode == engine::Replay::exact ? std::optional(kSlots - 1) : std::nullopt,
                               .positions_per_block = kBlock});
   check(report.has_value(), "the engine takes every request");
   EXPECT_EQ(report->num_requests, num_requests);
