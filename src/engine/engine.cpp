@@ -132,8 +132,10 @@ void Engine::enqueue(LiveRequest& live) {
     }
     live.notes.num_hashed_tokens = static_cast<std::int32_t>(submitted.prefixes.size() * block_size);
   }
-  apply(submitted);
-  if (parts_.tiers) {
+  if (!parts_.tiers) {
+    apply(submitted);
+  } else if (!await_reads(live, submitted)) {
+    apply(submitted);
     arrivals_.push_back(live.id());
   }
 }
@@ -161,6 +163,7 @@ bool Engine::step() {
   const TimePoint begin = parts_.clock->now();
   end_cancelled();
   end_overdue();
+  enqueue_read();
   const bool is_stale = plan_ != nullptr;  // made during the last step: requests may have ended and come since
   if (!is_stale) {
     make_plan();
@@ -190,7 +193,7 @@ bool Engine::step() {
   if (computes) {
     count_step_time(begin);
   }
-  return did_something;
+  return did_something || wait_for_reads();
 }
 
 void Engine::count_step_time(TimePoint begin) {
@@ -233,23 +236,11 @@ void Engine::end_early(RequestId request, FinishReason reason) {
   LiveRequest& live = found->second;
   live.finish(reason);
   counters_.num_timed_out += reason == FinishReason::timed_out ? 1 : 0;
-  if (!live.notes.waits_for_leader) {
+  if (!live.notes.is_unscheduled) {
     apply(scheduler::Ended{.request = request});
   }
   pass_on_followers(live);
   await_delivery(live);
-}
-
-void Engine::restore_prefixes() {
-  for (const RequestId id : arrivals_) {
-    const scheduler::Request* request = scheduler_.find(id);
-    if (request == nullptr || request->prefixes.empty()) {
-      continue;
-    }
-    const auto num_usable = static_cast<std::size_t>((request->num_tokens - 1) / parts_.geometry.positions_per_block);
-    parts_.tiers->restore(scheduler_.pool_for_tiers(), std::span(request->prefixes).first(std::min(num_usable, request->prefixes.size())));
-  }
-  arrivals_.clear();
 }
 
 void Engine::make_plan() {

@@ -112,7 +112,6 @@ class Engine {
   void end_overdue();
   void end_early(RequestId request, FinishReason reason);
   void make_plan();
-  void restore_prefixes();
   void gather_chunks();
   void launch();
   void collect_rows();
@@ -122,6 +121,12 @@ class Engine {
   LiveRequest& make_live(RequestId id, GenerationRequest&& request, OutputSink&& sink);
   void enqueue(LiveRequest& live);
   [[nodiscard]] std::unique_ptr<grammar::Matcher> make_matcher(const GenerationRequest& request) const;
+  // engine_tiers.cpp
+  void restore_prefixes();
+  [[nodiscard]] bool await_reads(LiveRequest& live, scheduler::Submitted& submitted);
+  void enqueue_read();
+  [[nodiscard]] bool wait_for_reads();
+  [[nodiscard]] std::span<const kvcache::BlockHash> usable_prefixes(std::span<const kvcache::BlockHash> prefixes, std::int32_t num_tokens) const;
   // engine_swap.cpp
   void save_preempted();
   void restore_resumed();
@@ -158,6 +163,7 @@ class Engine {
 
   const scheduler::StepPlan* plan_ = nullptr;  // made, not launched yet
   std::vector<RequestId> arrivals_;            // since the last plan; kept only with tiers
+  std::vector<scheduler::Submitted> reading_;  // whose prefixes come from the disk, in order of arrival
 
   // Of the current step, kept for their capacity.
   std::vector<model::Chunk> chunks_;

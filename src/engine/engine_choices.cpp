@@ -28,7 +28,7 @@ void Engine::start_choices(std::span<const RequestId> ids, const GenerationReque
   for (std::size_t i = 0; i < choices.size(); ++i) {
     GenerationRequest copy = request;
     copy.sampling.seed = choices[i].seed;
-    make_live(ids[i], std::move(copy), std::move(choices[i].sink)).notes.waits_for_leader = i > 0;
+    make_live(ids[i], std::move(copy), std::move(choices[i].sink)).notes.is_unscheduled = i > 0;
   }
   LiveRequest& leader = live_.at(ids.front());
   leader.notes.followers.assign(ids.begin() + 1, ids.end());
@@ -54,7 +54,7 @@ void Engine::start_followers(LiveRequest& leader, std::span<const float> logits)
 
 /// Shares the full blocks of the prompt; copies the one it fills partly and the bounded state.
 void Engine::fork(const LiveRequest& leader, LiveRequest& follower) {
-  follower.notes.waits_for_leader = false;
+  follower.notes.is_unscheduled = false;
   if (!parts_.model.copy_state || !parts_.model.copy_block) {
     enqueue(follower);
     return;
@@ -85,7 +85,7 @@ void Engine::pass_on_followers(LiveRequest& leader) {
     const auto next = live_.find(followers.front());
     followers.erase(followers.begin());
     if (next != live_.end() && !next->second.is_finished()) {
-      next->second.notes.waits_for_leader = false;
+      next->second.notes.is_unscheduled = false;
       next->second.notes.followers = std::move(followers);
       enqueue(next->second);
       return;

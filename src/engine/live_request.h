@@ -67,7 +67,7 @@ class LiveRequest {
     std::int32_t num_hashed_tokens = 0;  ///< that last_prefix covers
     std::int32_t priority = 0;
     bool awaits_delivery = false;
-    bool waits_for_leader = false;          ///< another choice of the same prompt; the scheduler does not know it yet
+    bool is_unscheduled = false;  ///< waits for another choice of the same prompt, or for files; the scheduler does not know it yet
     std::vector<RequestId> followers = {};  ///< choices that start with the logits behind this one's prompt
   };
   Notes notes;
