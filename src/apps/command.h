@@ -17,6 +17,7 @@ void add_run(CLI::App& app, Action& action);
 void add_chat(CLI::App& app, Action& action);
 void add_batch(CLI::App& app, Action& action);
 void add_serve(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_make_dummy(CLI::App& app, Action& action);
 void add_tokenizer(CLI::App& app, Action& action);

@@ -77,6 +77,7 @@ engine::EngineOptions engine_options(const ModelFlags& flags) {
       .prefix_memory_bytes = flags.prefix_memory_bytes,
       .prefix_directory = flags.prefix_directory,
       .prefix_disk_bytes = flags.prefix_disk_bytes,
+      .swap_memory_bytes = flags.swap_memory_bytes,
       .speculation = flags.speculative == "off"     ? engine::SpeculationMode::off
                      : flags.verification == "full" ? engine::SpeculationMode::full
                                                     : engine::SpeculationMode::confidence,
@@ -89,6 +90,27 @@ engine::EngineOptions engine_options(const ModelFlags& flags) {
 }
 
 namespace {
+
+server::ServedMemory served_memory(const engine::LoadedEngine& loaded) {
+  server::ServedMemory out{.weight_bytes = loaded.memory.weight_bytes, .workspace_bytes = loaded.memory.workspace_bytes, .groups = {}};
+  for (const model::CacheGroup& group : loaded.cache_groups) {
+    out.groups.push_back({.name = group.name,
+                          .unit = group.unit == model::CacheUnit::block ? server::CacheUnit::block : server::CacheUnit::slot,
+                          .bytes_per_unit = group.bytes_per_unit,
+                          .num_units = group.num_units});
+  }
+  return out;
+}
+
+void tell_memory(const server::ServedMemory& memory, const Log& log) {
+  std::size_t num_bytes = 0;
+  for (const server::ServedCacheGroup& group : memory.groups) {
+    log.info("cache group " + group.name + ": " + std::to_string(group.num_units) + " x " + std::to_string(group.bytes_per_unit) +
+             " bytes = " + std::to_string(group.num_bytes() >> 10) + " KiB");
+    num_bytes += group.num_bytes();
+  }
+  log.info("cache groups together: " + std::to_string(num_bytes >> 10) + " KiB");
+}
 
 void add_structured_output(server::ServedModel& model, const ModelFlags& flags, std::shared_ptr<const grammar::Vocabulary> vocabulary,
                            const Log& log) {
@@ -137,10 +159,8 @@ Result<std::shared_ptr<const server::ServedModel>> load_served_model(const Model
   log.info("context of " + std::to_string(loaded->options.max_model_len) + " tokens, " + std::to_string(loaded->options.max_requests) +
            " requests at once, cache for " + std::to_string(loaded->memory.capacity_tokens()) + " tokens, " +
            std::to_string(loaded->memory.total_bytes() >> 20) + " MiB in all");
-  for (const model::CacheGroup& group : loaded->cache_groups) {
-    log.info("cache group " + group.name + ": " + std::to_string(group.num_units) + " x " + std::to_string(group.bytes_per_unit) +
-             " bytes = " + std::to_string(static_cast<std::size_t>(group.num_units) * group.bytes_per_unit >> 10) + " KiB");
-  }
+  server::ServedMemory memory = served_memory(*loaded);
+  tell_memory(memory, log);
   auto model = std::make_shared<server::ServedModel>(server::ServedModel{.name = name,
                                                                          .device = (*device)->info().description,
                                                                          .context_length = loaded->options.max_model_len,
@@ -149,7 +169,8 @@ Result<std::shared_ptr<const server::ServedModel>> load_served_model(const Model
                                                                          .tokenizer = std::move(loaded->tokenizer),
                                                                          .engine = nullptr,
                                                                          .compiler = nullptr,
-                                                                         .constraints = {}});
+                                                                         .constraints = {},
+                                                                         .memory = std::move(memory)});
   server::set_images(*model, loaded->config.vision, {loaded->config.image_token_id});
   add_structured_output(*model, flags, std::move(loaded->vocabulary), log);
   const auto owner = std::shared_ptr<OwnedEngine>(new OwnedEngine{std::move(*device), engine::EngineThread(std::move(loaded->engine))});

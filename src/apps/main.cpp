@@ -46,6 +46,7 @@ int run(int argc, char** argv) {
   add_chat(app, action);
   add_batch(app, action);
   add_serve(app, action);
+  add_bench(app, action);
   add_inspect(app, action);
   add_make_dummy(app, action);
   add_tokenizer(app, action);

@@ -65,7 +65,8 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   command.add_flag("!--no-prefix-cache", flags.prefix_cache, "compute every prompt from its beginning")->group(group);
   command
       .add_option("--prefix-states", flags.num_prefix_states,
-                  "exact: places for states behind cached prefixes, beside unused places for requests; -1: as many as --max-requests")
+                  "exact: places for states behind cached prefixes, beside unused places for requests; -1: a quarter of the memory of the "
+                  "caches, at least --max-requests")
       ->check(CLI::Range(-1, 1 << 20))
       ->capture_default_str()
       ->group(group);
@@ -110,6 +111,12 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
       ->delimiter(',')
       ->group(group);
   command.add_flag("--fit-confidence", flags.fit_confidence, "let these temperatures follow what was accepted lately")->group(group);
+  command
+      .add_option("--swap-memory", flags.swap_memory_bytes,
+                  "most host memory for the caches of preempted requests, used where that beats computing them again; 0: none")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("1GiB")
+      ->group(group);
   command.add_option("--overlap", flags.overlap_depth, "1: plan the next step and deliver tokens while the device computes")
       ->check(CLI::Range(0, 1))
       ->capture_default_str()

@@ -43,6 +43,7 @@ struct Flags {
   double watchdog_seconds = 30;
   bool has_no_playground = false;
   bool has_no_access_log = false;
+  bool log_prompts = false;
 };
 
 milliseconds to_milliseconds(double seconds) { return milliseconds(static_cast<std::int64_t>(seconds * 1000)); }
@@ -71,6 +72,7 @@ Result<server::ApiServerOptions> server_options(const Flags& flags) {
   out.cors_origin = flags.cors_origin;
   out.has_playground = !flags.has_no_playground;
   out.log_format = flags.log_format == "json" ? server::LogFormat::json : server::LogFormat::text;
+  out.log_prompts = flags.log_prompts;
   out.watchdog = to_milliseconds(flags.watchdog_seconds);
   out.version = DEEPINFER_VERSION;
   out.commit = DEEPINFER_COMMIT;
@@ -224,8 +226,10 @@ void add_serve(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   command->add_flag("--no-access-log", flags->has_no_access_log, "no line per request");
+  command->add_flag("--log-prompts", flags->log_prompts, "these lines end with the prompt; a text line shows its first 300 bytes");
   command->add_flag("--no-playground", flags->has_no_playground, "no web page at /");
   add_limits(*command, *flags);
+  flags->model.log_level = "info";  // a server tells at its start what it occupies
   add_model_flags(*command, flags->model);
   command->callback([flags, &action] { action = [flags] { return serve(*flags); }; });
 }

@@ -121,6 +121,7 @@ void DiskTier::remove(const PrefixKey& key) {
   }
   std::error_code ignored;
   fs::remove(path_of(key), ignored);
+  removed_.push_back(key);
   num_bytes_ -= found->second.num_bytes;
   order_.erase(found->second.place);
   entries_.erase(found);

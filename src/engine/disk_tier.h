@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -43,6 +44,10 @@ class DiskTier {
   /// nullopt, and the file is gone, when it is damaged.
   [[nodiscard]] std::optional<std::vector<std::byte>> read(const PrefixKey& key);
 
+  /// Everything that is there.
+  [[nodiscard]] std::vector<PrefixKey> keys() const { return {order_.begin(), order_.end()}; }
+  /// What has gone since the last call, for whatever reason.
+  [[nodiscard]] std::vector<PrefixKey> take_removed() { return std::exchange(removed_, {}); }
   [[nodiscard]] std::size_t num_files() const { return entries_.size(); }
   [[nodiscard]] std::size_t num_bytes() const { return num_bytes_; }
 
@@ -64,6 +69,7 @@ class DiskTier {
   std::size_t num_bytes_ = 0;
   Order order_;
   std::unordered_map<PrefixKey, Entry, PrefixKeyHash> entries_;
+  std::vector<PrefixKey> removed_;
 };
 
 }  // namespace deepinfer::engine

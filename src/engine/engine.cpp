@@ -45,7 +45,7 @@ scheduler::ReusePolicy reuse_policy(const EngineParts& parts, const EngineOption
   return out;
 }
 
-/// Weight of the newest of the times between two ends in their mean.
+/// Weight of the newest value in a recent mean: of the times between two ends, of a prompt row.
 constexpr double kNewest = 0.1;
 
 }  // namespace
@@ -67,10 +67,13 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
       max_unfinished_(options.max_requests + options.max_queue),
       overlaps_(options.overlap_depth > 0),
       shares_prefixes_(reuse_policy(parts_, options).reuse != scheduler::Reuse::none),
-      scheduler_(
-          {.max_requests = options.max_requests, .max_batched_tokens = options.max_batched_tokens, .reuse = reuse_policy(parts_, options)},
-          parts_.geometry),
+      scheduler_({.max_requests = options.max_requests,
+                  .max_batched_tokens = options.max_batched_tokens,
+                  .reuse = reuse_policy(parts_, options),
+                  .notes_preempted_caches = options.swap_memory_bytes > 0 && parts_.swap.block_bytes > 0},
+                 parts_.geometry),
       image_encoder_(std::move(parts_.model.encode_image)),
+      swapped_(std::move(parts_.swap), options.swap_memory_bytes),
       sampler_(parts_.vocab_size),
       adjusted_(static_cast<std::size_t>(parts_.vocab_size)) {
   check(limits_.max_model_len >= 1, "the longest context is known");
@@ -118,9 +121,9 @@ void Engine::start(RequestId id, GenerationRequest&& request, OutputSink&& sink)
 }
 
 LiveRequest& Engine::make_live(RequestId id, GenerationRequest&& request, OutputSink&& sink) {
-  LiveRequest::Notes notes{.priority = request.priority, .drafts = request.drafts};
+  LiveRequest::Notes notes{.arrival = parts_.clock->now(), .priority = request.priority, .drafts = request.drafts};
   if (request.time_limit > Duration{}) {
-    notes.deadline = parts_.clock->now() + request.time_limit;
+    notes.deadline = notes.arrival + request.time_limit;
     deadlines_.emplace(notes.deadline, id);
   }
   if (shares_prefixes_) {
@@ -153,8 +156,10 @@ void Engine::enqueue(LiveRequest& live) {
     }
     live.notes.num_hashed_tokens = static_cast<std::int32_t>(submitted.prefixes.size() * block_size);
   }
-  apply(submitted);
-  if (parts_.tiers) {
+  if (!parts_.tiers) {
+    apply(submitted);
+  } else if (!await_reads(live, submitted)) {
+    apply(submitted);
     arrivals_.push_back(live.id());
   }
 }
@@ -190,8 +195,10 @@ void Engine::cancel_all() {
 }
 
 bool Engine::step() {
+  const TimePoint begin = parts_.clock->now();
   end_cancelled();
   end_overdue();
+  enqueue_read();
   const bool is_stale = plan_ != nullptr;  // made during the last step: requests may have ended and come since
   if (!is_stale) {
     make_plan();
@@ -223,7 +230,21 @@ bool Engine::step() {
   if (!overlaps_ || !computes) {
     deliver();
   }
-  return did_something;
+  if (computes) {
+    count_step_time(begin);
+  }
+  return did_something || wait_for_reads();
+}
+
+void Engine::count_step_time(TimePoint begin) {
+  const Duration forward = forward_end_ - forward_begin_;
+  StepTimes& times = counters_.step_times[static_cast<std::size_t>(step_kind_)];
+  times.forward.add(forward);
+  times.host.add(parts_.clock->now() - begin - forward);
+  if (step_kind_ == StepKind::prefill) {
+    const double newest = std::chrono::duration<double>(forward).count() / num_prefill_rows_;
+    seconds_per_prefill_row_ = seconds_per_prefill_row_ == 0 ? newest : (1 - kNewest) * seconds_per_prefill_row_ + kNewest * newest;
+  }
 }
 
 void Engine::end_cancelled() {
@@ -254,23 +275,11 @@ void Engine::end_early(RequestId request, FinishReason reason) {
   LiveRequest& live = found->second;
   live.finish(reason);
   counters_.num_timed_out += reason == FinishReason::timed_out ? 1 : 0;
-  if (!live.notes.waits_for_leader) {
+  if (!live.notes.is_unscheduled) {
     apply(scheduler::Ended{.request = request});
   }
   pass_on_followers(live);
   await_delivery(live);
-}
-
-void Engine::restore_prefixes() {
-  for (const RequestId id : arrivals_) {
-    const scheduler::Request* request = scheduler_.find(id);
-    if (request == nullptr || request->prefixes.empty()) {
-      continue;
-    }
-    const auto num_usable = static_cast<std::size_t>((request->num_tokens - 1) / parts_.geometry.positions_per_block);
-    parts_.tiers->restore(scheduler_.pool_for_tiers(), std::span(request->prefixes).first(std::min(num_usable, request->prefixes.size())));
-  }
-  arrivals_.clear();
 }
 
 void Engine::make_plan() {
@@ -284,6 +293,9 @@ void Engine::make_plan() {
   if (parts_.tiers) {
     parts_.tiers->save_evicted(scheduler_.pool_for_tiers());
   }
+  if (swapped_.is_on()) {
+    save_preempted();
+  }
   counters_.num_preemptions += static_cast<std::int64_t>(plan_->preempted.size());
   for (const RequestId id : plan_->preempted) {
     live_.at(id).drafts.rows.clear();
@@ -294,6 +306,9 @@ void Engine::make_plan() {
     }
     LiveRequest& live = live_.at(admission.request);
     live.set_prefix(admission.prefix);
+    live.set_queue_time(parts_.clock->now() - live.notes.arrival);
+    counters_.queue_time.add(parts_.clock->now() - live.notes.arrival);
+    counters_.num_prefix_hits += admission.prefix.num_cached > 0 ? 1 : 0;
     counters_.num_prompt_tokens += static_cast<std::int64_t>(live.tokens().size());
     counters_.num_cached_tokens += admission.prefix.num_cached;
     ++counters_.num_prefix_misses[static_cast<std::size_t>(admission.prefix.miss)];
@@ -305,6 +320,7 @@ void Engine::gather_chunks() {
   chunks_.clear();
   chunk_owners_.clear();
   num_prefill_rows_ = 0;
+  bool has_decode = false;
   for (std::size_t i = 0; i < plan_->chunks.size(); ++i) {
     const scheduler::PlannedChunk& planned = plan_->chunks[i];
     const auto live = live_.find(planned.request);
@@ -317,8 +333,11 @@ void Engine::gather_chunks() {
       chunks_.back().images = live->second.images().in_chunk(chunk, parts_.num_previous_tokens, image_encoder_);
     }
     chunk_owners_.push_back(&live->second);
-    num_prefill_rows_ += static_cast<std::int32_t>(i) < plan_->num_decode_chunks ? 0 : planned.num_tokens;
+    const bool is_decode = static_cast<std::int32_t>(i) < plan_->num_decode_chunks;
+    num_prefill_rows_ += is_decode ? 0 : planned.num_tokens;
+    has_decode = has_decode || is_decode;
   }
+  step_kind_ = num_prefill_rows_ == 0 ? StepKind::decode : has_decode ? StepKind::mixed : StepKind::prefill;
   if (chunks_.empty()) {
     plan_ = nullptr;
   }
@@ -328,8 +347,9 @@ void Engine::launch() {
   for (const scheduler::StateCopy& copy : plan_->restored_states) {
     parts_.model.copy_state(copy.from, copy.to);
   }
-  launched_at_ = parts_.clock->now();
+  restore_resumed();
   num_generated_before_step_ = counters_.num_generated_tokens;
+  forward_begin_ = parts_.clock->now();
   parts_.model.launch(chunks_);
   for (const scheduler::StateCopy& copy : plan_->saved_states) {
     parts_.model.copy_state(copy.from, copy.to);
@@ -350,6 +370,7 @@ void Engine::launch() {
 
 void Engine::collect_rows() {
   const std::span<const float> logits = parts_.model.wait();
+  forward_end_ = parts_.clock->now();
   const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
   std::size_t row_start = 0;
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
@@ -441,7 +462,9 @@ std::span<const float> Engine::allowed_logits(LiveRequest& live, std::span<const
   if (live.matcher() == nullptr) {
     return logits;
   }
+  const TimePoint begin = parts_.clock->now();
   live.matcher()->fill_mask(mask_);
+  counters_.mask_time.add(parts_.clock->now() - begin);
   sampling::mask_row(logits, mask_, masked_row_);
   return masked_row_;
 }
@@ -493,6 +516,7 @@ void Engine::forget(LiveRequest& live) {
   }
   last_finish_ = now;
   deadlines_.erase({live.notes.deadline, live.id()});
+  swapped_.forget(live.id());
   live_.erase(live.id());
 }
 
@@ -506,6 +530,7 @@ EngineStats Engine::stats() const {
   out.num_blocks_used = scheduler_.pool().blocks().num_used();
   out.num_blocks = scheduler_.pool().blocks().capacity();
   out.num_cached_prefixes = static_cast<std::int32_t>(scheduler_.pool().index().num_prefixes());
+  out.swap = swapped_.stats();
   out.tiers = parts_.tiers ? parts_.tiers->stats() : PrefixStoreStats{};
   out.num_slots_used = scheduler_.pool().slots().num_used();
   out.num_slots = scheduler_.pool().slots().capacity();

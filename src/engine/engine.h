@@ -24,6 +24,7 @@
 #include "engine/request_check.h"
 #include "engine/speculation.h"
 #include "engine/stats.h"
+#include "engine/swapped_requests.h"
 #include "kvcache/cache_pool.h"
 #include "model/deepseek_v41/model.h"
 #include "sampling/rejection.h"
@@ -73,10 +74,11 @@ struct EngineParts {
   TokenId eos;
   std::int32_t num_previous_tokens = 0;  ///< that the model wants to be told before a chunk (DeepseekV41::num_previous_tokens)
   kvcache::CacheGeometry geometry;       ///< as the model allocated it
-  std::shared_ptr<const grammar::Vocabulary> vocabulary = {};            ///< [vocab_size] rows; without it constraints are refused
-  std::unique_ptr<PrefixTiers> tiers = {};                               ///< none: what is evicted is lost
-  std::optional<model::VisionConfig> vision = {};                        ///< of a model with encode_image
-  std::int32_t window = 0;                                               ///< positions of the model's sliding window; for bounded replay
+  std::shared_ptr<const grammar::Vocabulary> vocabulary = {};  ///< [vocab_size] rows; without it constraints are refused
+  std::unique_ptr<PrefixTiers> tiers = {};                     ///< none: what is evicted is lost
+  CacheCalls swap = {};                            ///< for EngineOptions::swap_memory_bytes; without them preempted requests compute again
+  std::optional<model::VisionConfig> vision = {};  ///< of a model with encode_image
+  std::int32_t window = 0;                         ///< positions of the model's sliding window; for bounded replay
   std::unique_ptr<const Clock> clock = std::make_unique<SteadyClock>();  ///< for time limits and EngineStats; tokens never depend on it
 };
 
@@ -113,16 +115,18 @@ class Engine {
   [[nodiscard]] std::int32_t max_unfinished() const { return max_unfinished_; }
   /// Starts a request that check_request accepted, under an id that was never used.
   void start(RequestId id, GenerationRequest&& request, OutputSink&& sink);
+  /// The same for choices; `ids`: one each.
+  void start_choices(std::span<const RequestId> ids, const GenerationRequest& request, std::vector<Choice>&& choices);
 
  private:
   void end_cancelled();
   void end_overdue();
   void end_early(RequestId request, FinishReason reason);
   void make_plan();
-  void restore_prefixes();
   void gather_chunks();
   void launch();
   void collect_rows();
+  void count_step_time(TimePoint begin);
   void take_row(LiveRequest& live, std::span<const float> logits);
   bool sample_token(LiveRequest& live, std::span<const float> logits, std::int32_t draft = -1);
   [[nodiscard]] static sampling::Params sampling_params(const LiveRequest& live);
@@ -130,6 +134,16 @@ class Engine {
   void enqueue(LiveRequest& live);
   [[nodiscard]] kvcache::BlockHash name_of_block(LiveRequest& live, std::size_t end);
   [[nodiscard]] std::unique_ptr<grammar::Matcher> make_matcher(const GenerationRequest& request) const;
+  // engine_tiers.cpp
+  void restore_prefixes();
+  [[nodiscard]] bool await_reads(LiveRequest& live, scheduler::Submitted& submitted);
+  void enqueue_read();
+  [[nodiscard]] bool wait_for_reads();
+  [[nodiscard]] std::span<const kvcache::BlockHash> usable_prefixes(std::span<const kvcache::BlockHash> prefixes,
+                                                                    std::int32_t num_tokens) const;
+  // engine_swap.cpp
+  void save_preempted();
+  void restore_resumed();
   // engine_choices.cpp
   void start_followers(LiveRequest& leader, std::span<const float> logits);
   void fork(const LiveRequest& leader, LiveRequest& follower);
@@ -164,6 +178,8 @@ class Engine {
   bool shares_prefixes_ = false;
   scheduler::Scheduler scheduler_;
   ImageEncoder image_encoder_;
+  SwappedRequests swapped_;
+  double seconds_per_prefill_row_ = 0;  // recent mean; 0: not known
   sampling::Sampler sampler_;
   std::unordered_map<RequestId, LiveRequest> live_;  // nodes: addresses stay valid
   std::uint64_t last_id_ = 0;
@@ -174,11 +190,15 @@ class Engine {
 
   const scheduler::StepPlan* plan_ = nullptr;  // made, not launched yet
   std::vector<RequestId> arrivals_;            // since the last plan; kept only with tiers
+  std::vector<scheduler::Submitted> reading_;  // whose prefixes come from the disk, in order of arrival
 
   // Of the current step, kept for their capacity.
   std::vector<model::Chunk> chunks_;
   std::vector<LiveRequest*> chunk_owners_;
   std::int32_t num_prefill_rows_ = 0;
+  StepKind step_kind_ = StepKind::decode;
+  TimePoint forward_begin_{};
+  TimePoint forward_end_{};
   std::vector<scheduler::Event> events_;
   std::vector<LiveRequest*> to_deliver_;
   std::vector<float> adjusted_;  // [vocab] one row
@@ -195,7 +215,6 @@ class Engine {
   std::vector<std::size_t> num_matched_;  // drafts that the request's matcher has taken
   model::PickDrafts pick_drafts_;
   std::vector<float> target_row_;  // [vocab] processed log-probabilities
-  TimePoint launched_at_{};
   std::int64_t num_generated_before_step_ = 0;
   std::optional<double> draft_seconds_;  // of the pass behind the last step
 

@@ -17,16 +17,22 @@ Result<std::vector<RequestId>> Engine::submit_choices(const GenerationRequest& r
     return queue_is_full(max_unfinished_);
   }
   std::vector<RequestId> ids;
-  for (Choice& choice : choices) {
-    GenerationRequest copy = request;
-    copy.sampling.seed = choice.seed;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
     ids.push_back({++last_id_});
-    make_live(ids.back(), std::move(copy), std::move(choice.sink)).notes.waits_for_leader = ids.size() > 1;
+  }
+  start_choices(ids, request, std::move(choices));
+  return ids;
+}
+
+void Engine::start_choices(std::span<const RequestId> ids, const GenerationRequest& request, std::vector<Choice>&& choices) {
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    GenerationRequest copy = request;
+    copy.sampling.seed = choices[i].seed;
+    make_live(ids[i], std::move(copy), std::move(choices[i].sink)).notes.is_unscheduled = i > 0;
   }
   LiveRequest& leader = live_.at(ids.front());
   leader.notes.followers.assign(ids.begin() + 1, ids.end());
   enqueue(leader);
-  return ids;
 }
 
 /// The logits behind the prompt give every choice its first token.
@@ -37,6 +43,7 @@ void Engine::start_followers(LiveRequest& leader, std::span<const float> logits)
       continue;
     }
     LiveRequest& follower = found->second;
+    follower.begin_as(leader);
     sample_token(follower, logits);
     if (!follower.is_finished()) {
       fork(leader, follower);
@@ -47,7 +54,7 @@ void Engine::start_followers(LiveRequest& leader, std::span<const float> logits)
 
 /// Shares the full blocks of the prompt; copies the one it fills partly and the bounded state.
 void Engine::fork(const LiveRequest& leader, LiveRequest& follower) {
-  follower.notes.waits_for_leader = false;
+  follower.notes.is_unscheduled = false;
   if (!parts_.model.copy_state || !parts_.model.copy_block) {
     enqueue(follower);
     return;
@@ -78,7 +85,7 @@ void Engine::pass_on_followers(LiveRequest& leader) {
     const auto next = live_.find(followers.front());
     followers.erase(followers.begin());
     if (next != live_.end() && !next->second.is_finished()) {
-      next->second.notes.waits_for_leader = false;
+      next->second.notes.is_unscheduled = false;
       next->second.notes.followers = std::move(followers);
       enqueue(next->second);
       return;

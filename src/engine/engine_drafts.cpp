@@ -212,7 +212,7 @@ void Engine::report_step() {
   }
   Speculation::StepReport report{.num_requests = static_cast<std::int32_t>(chunks_.size()),
                                  .num_tokens = counters_.num_generated_tokens - num_generated_before_step_,
-                                 .seconds = seconds_between(launched_at_, parts_.clock->now()),
+                                 .seconds = seconds_between(forward_begin_, parts_.clock->now()),
                                  .drafted = draft_seconds.has_value(),
                                  .draft_seconds = draft_seconds.value_or(0)};
   for (const model::Chunk& chunk : chunks_) {

@@ -41,15 +41,45 @@ Result<RequestId> EngineThread::submit(GenerationRequest request, OutputSink sin
     return std::unexpected(std::move(checked.error()));
   }
   const std::scoped_lock lock(mutex_);
+  if (auto room = check_room(1); !room) {
+    return std::unexpected(std::move(room.error()));
+  }
+  const RequestId id = new_id_locked();
+  const bool pushed = commands_.try_push(Start{.id = id, .request = std::move(request), .sink = std::move(sink)});
+  check(pushed, "the command queue has room for every unfinished request");
+  return id;
+}
+
+Result<std::vector<RequestId>> EngineThread::submit_choices(GenerationRequest request, std::vector<Choice> choices) {
+  check(!choices.empty(), "there is at least one choice");
+  if (auto checked = check_request(request, limits_); !checked) {
+    return std::unexpected(std::move(checked.error()));
+  }
+  const std::scoped_lock lock(mutex_);
+  if (auto room = check_room(choices.size()); !room) {
+    return std::unexpected(std::move(room.error()));
+  }
+  std::vector<RequestId> ids;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    ids.push_back(new_id_locked());
+  }
+  const bool pushed = commands_.try_push(StartChoices{.ids = ids, .request = std::move(request), .choices = std::move(choices)});
+  check(pushed, "the command queue has room for every unfinished request");
+  return ids;
+}
+
+Result<void> EngineThread::check_room(std::size_t num_requests) const {
   if (!accepting_) {
     return fail(ErrorKind::cancelled, "the engine is shutting down and takes no more requests");
   }
-  if (static_cast<std::int32_t>(unfinished_.size()) >= max_unfinished_) {
+  if (unfinished_.size() + num_requests > static_cast<std::size_t>(max_unfinished_)) {
     return queue_is_full(max_unfinished_);
   }
+  return {};
+}
+
+RequestId EngineThread::new_id_locked() {
   const RequestId id{++last_id_};
-  const bool pushed = commands_.try_push(Start{.id = id, .request = std::move(request), .sink = std::move(sink)});
-  check(pushed, "the command queue has room for every unfinished request");
   unfinished_.emplace(id, Phase::running);
   ++num_undelivered_;
   return id;
@@ -105,16 +135,26 @@ void EngineThread::run(const std::stop_token& stop) {
   }
 }
 
-void EngineThread::execute(Start&& command) {
-  const RequestId id = command.id;
-  engine_->start(id, std::move(command.request), [this, id, sink = std::move(command.sink)](Output&& output) mutable {
+OutputSink EngineThread::counted(RequestId id, OutputSink&& sink) {
+  return [this, id, sink = std::move(sink)](Output&& output) mutable {
     if (output.finish) {
       ++num_delivered_;
       const std::scoped_lock lock(mutex_);
       unfinished_.erase(id);  // before the sink: who sees the end may submit the next
     }
     sink(std::move(output));
-  });
+  };
+}
+
+void EngineThread::execute(Start&& command) {
+  engine_->start(command.id, std::move(command.request), counted(command.id, std::move(command.sink)));
+}
+
+void EngineThread::execute(StartChoices&& command) {
+  for (std::size_t i = 0; i < command.ids.size(); ++i) {
+    command.choices[i].sink = counted(command.ids[i], std::move(command.choices[i].sink));
+  }
+  engine_->start_choices(command.ids, command.request, std::move(command.choices));
 }
 
 void EngineThread::execute(Cancel&& command) { engine_->cancel(command.id); }

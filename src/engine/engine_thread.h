@@ -10,6 +10,7 @@
 #include <thread>
 #include <unordered_map>
 #include <variant>
+#include <vector>
 
 #include "base/bounded_queue.h"
 #include "base/clock.h"
@@ -27,6 +28,8 @@ class EngineThread {
 
   /// As Engine::submit; the request starts with the next step. Errors: also cancelled, once drain() was called.
   [[nodiscard]] Result<RequestId> submit(GenerationRequest request, OutputSink sink);
+  /// As Engine::submit_choices.
+  [[nodiscard]] Result<std::vector<RequestId>> submit_choices(GenerationRequest request, std::vector<Choice> choices);
   /// As Engine::cancel: the request takes part in the step that runs, in no later one.
   void cancel(RequestId request);
   /// As of the end of the last step.
@@ -42,16 +45,25 @@ class EngineThread {
     GenerationRequest request;
     OutputSink sink;
   };
+  struct StartChoices {
+    std::vector<RequestId> ids;
+    GenerationRequest request;
+    std::vector<Choice> choices;
+  };
   struct Cancel {
     RequestId id;
   };
-  using Command = std::variant<Start, Cancel>;
+  using Command = std::variant<Start, StartChoices, Cancel>;
 
   enum class Phase { running, cancelling };
 
   void run(const std::stop_token& stop);
   void execute(Start&& command);
+  void execute(StartChoices&& command);
   void execute(Cancel&& command);
+  [[nodiscard]] Result<void> check_room(std::size_t num_requests) const;
+  [[nodiscard]] RequestId new_id_locked();
+  [[nodiscard]] OutputSink counted(RequestId id, OutputSink&& sink);
   void publish_step();
   void cancel_locked(RequestId request);
 

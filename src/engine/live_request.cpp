@@ -85,6 +85,13 @@ void LiveRequest::set_prefix(const scheduler::PrefixReport& prefix) {
   output_.first_prefix_miss = prefix.first_miss;
 }
 
+void LiveRequest::begin_as(const LiveRequest& leader) {
+  output_.num_cached_tokens = leader.output_.num_cached_tokens;
+  output_.prefix_miss = leader.output_.prefix_miss;
+  output_.first_prefix_miss = leader.output_.first_prefix_miss;
+  output_.queue_time = leader.output_.queue_time;
+}
+
 void LiveRequest::deliver() {
   if (output_.tokens.empty() && !output_.finish) {
     return;

@@ -57,16 +57,20 @@ class LiveRequest {
   void deliver();
   /// Outputs from now on say so.
   void set_prefix(const scheduler::PrefixReport& prefix);
+  void set_queue_time(Duration time) { output_.queue_time = time; }
+  /// Outputs from now on say of the beginning what those of `leader`, another choice of the same prompt, say.
+  void begin_as(const LiveRequest& leader);
 
   /// The engine's notes, of no meaning here.
   struct Notes {
+    TimePoint arrival{};
     TimePoint deadline{};                ///< zero: none
     kvcache::BlockHash last_prefix{};    ///< of the last full block of tokens(), or the salt's
     std::int32_t num_hashed_tokens = 0;  ///< that last_prefix covers
     std::int32_t priority = 0;
     bool awaits_delivery = false;
     bool drafts = true;
-    bool waits_for_leader = false;          ///< another choice of the same prompt; the scheduler does not know it yet
+    bool is_unscheduled = false;  ///< waits for another choice of the same prompt, or for files; the scheduler does not know it yet
     std::vector<RequestId> followers = {};  ///< choices that start with the logits behind this one's prompt
   };
   Notes notes;

@@ -38,8 +38,10 @@ Result<std::vector<std::int32_t>> engram_classes(const tokenizer::Tokenizer& tok
 }
 
 /// Only exact reuse keeps states.
+bool keeps_states(const EngineOptions& options) { return options.prefix_cache && options.replay == Replay::exact; }
+
 std::int32_t num_prefix_states(const EngineOptions& options) {
-  if (!options.prefix_cache || options.replay == Replay::bounded) {
+  if (!keeps_states(options)) {
     return 0;
   }
   return options.num_prefix_states == -1 ? options.max_requests : options.num_prefix_states;
@@ -55,14 +57,25 @@ Result<std::int32_t> num_drafts(const EngineOptions& options, const model::Confi
     return std::clamp(options.max_batched_tokens / std::max(options.max_requests, 1) - 1, 0, config.dspark_block_size);
   }
   if (!can_draft) {
-    return fail(ErrorKind::unsupported, "this model cannot draft (it has no drafter, or one that looks at layers before the split layer); switch "
-                                        "speculation off");
+    return fail(ErrorKind::unsupported,
+                "this model cannot draft (it has no drafter, or one that looks at layers before the split layer); switch "
+                "speculation off");
   }
   if (options.max_drafts < 0 || options.max_drafts > config.dspark_block_size) {
     return fail(ErrorKind::invalid_argument, "max_drafts is " + std::to_string(options.max_drafts) + "; it must be at most " +
                                                  std::to_string(config.dspark_block_size) + ", the block that the drafter was trained for");
   }
   return options.max_drafts;
+}
+
+/// Of the memory of blocks, what states behind prefixes may take when nobody says how many: blocks without one are of no use for exact
+/// reuse, and on traces of conversations a state per eight blocks has nearly all hits.
+constexpr std::size_t kStateShare = 4;
+
+std::int32_t default_prefix_states(const EngineOptions& options, const model::MemoryPlan& plan) {
+  const std::size_t num_states = plan.block_bytes / kStateShare / plan.cache.per_slot();
+  return std::clamp(static_cast<std::int32_t>(std::min<std::size_t>(num_states, 1 << 20)), options.max_requests,
+                    std::max(options.max_requests, plan.sizes.num_blocks));
 }
 
 /// Without a stated limit the plan is what the options ask for, unless the device is smaller: then the blocks get what it leaves.
@@ -78,6 +91,11 @@ Result<model::MemoryPlan> plan_memory(const EngineOptions& options, const model:
   if (plan && options.memory_bytes == 0 && device.memory_bytes > 0 && plan->total_bytes() > device.memory_bytes) {
     limits.memory_bytes = device.memory_bytes;
     plan = model::plan_memory(config, limits);
+  }
+  if (plan && keeps_states(options) && options.num_prefix_states == -1) {
+    limits.num_prefix_states = default_prefix_states(options, *plan);
+    auto with_states = model::plan_memory(config, limits);
+    return with_states ? std::move(with_states) : std::move(plan);
   }
   return plan;
 }
@@ -235,14 +253,17 @@ Result<std::optional<PrefixStore>> open_store(const std::filesystem::path& direc
   return PrefixStore(options.prefix_memory_bytes, std::move(*disk));
 }
 
+CacheCalls cache_calls(const std::shared_ptr<model::DeepseekV41>& model) {
+  return {.block_bytes = model->block_bytes(),
+          .state_bytes = model->state_bytes(),
+          .read_block = [model](BlockId block, std::span<std::byte> to) { model->read_block(block, to); },
+          .write_block = [model](BlockId block, std::span<const std::byte> from) { model->write_block(block, from); },
+          .read_state = [model](SlotId slot, std::span<std::byte> to) { model->read_state(slot, to); },
+          .write_state = [model](SlotId slot, std::span<const std::byte> from) { model->write_state(slot, from); }};
+}
+
 std::unique_ptr<PrefixTiers> make_tiers(const std::shared_ptr<model::DeepseekV41>& model, PrefixStore&& store, Replay replay) {
-  CacheCalls calls{.block_bytes = model->block_bytes(),
-                   .state_bytes = model->state_bytes(),
-                   .read_block = [model](BlockId block, std::span<std::byte> to) { model->read_block(block, to); },
-                   .write_block = [model](BlockId block, std::span<const std::byte> from) { model->write_block(block, from); },
-                   .read_state = [model](SlotId slot, std::span<std::byte> to) { model->read_state(slot, to); },
-                   .write_state = [model](SlotId slot, std::span<const std::byte> from) { model->write_state(slot, from); }};
-  return std::make_unique<PrefixTiers>(std::move(calls), std::move(store), PrefixTiers::Policy{.needs_states = replay == Replay::exact});
+  return std::make_unique<PrefixTiers>(cache_calls(model), std::move(store), PrefixTiers::Policy{.needs_states = replay == Replay::exact});
 }
 
 std::unique_ptr<Engine> make_engine(std::shared_ptr<model::DeepseekV41> model, const tokenizer::Tokenizer& tokenizer,
@@ -263,6 +284,7 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<model::DeepseekV41> model, c
                     .geometry = {.positions_per_block = kBlockPositions, .num_blocks = sizes.num_blocks, .num_slots = sizes.num_slots},
                     .vocabulary = loaded.vocabulary,
                     .tiers = store ? make_tiers(model, std::move(*store), loaded.options.replay) : nullptr,
+                    .swap = cache_calls(model),
                     .vision = config.vision,
                     .window = config.sliding_window};
   return std::make_unique<Engine>(std::move(parts), loaded.options);
@@ -276,8 +298,7 @@ void warn_of_large_images(LoadedEngine& loaded) {
     const std::int32_t needed = loaded.config.vision->max_image_tokens + loaded.options.max_requests - 1;
     loaded.warnings.push_back("images of more than " + std::to_string(most) + " tokens are refused, the model takes " +
                               std::to_string(loaded.config.vision->max_image_tokens) +
-                              ": an image is computed in one step; --max-batched-tokens " + std::to_string(needed) +
-                              " has room for all");
+                              ": an image is computed in one step; --max-batched-tokens " + std::to_string(needed) + " has room for all");
   }
 }
 

@@ -38,18 +38,20 @@ struct EngineOptions {
   Replay replay = Replay::exact;
   std::int32_t replay_keep = 0;                 ///< bounded: prompt rows that pass the decoder half; 0: the window and 12 more
   bool prefix_cache = true;                     ///< what requests leave in the cache serves later ones with the same beginning
-  std::int32_t num_prefix_states = -1;          ///< exact: states kept behind prefixes beside those that free slots hold; -1: max_requests
+  std::int32_t num_prefix_states = -1;          ///< exact: states kept behind prefixes beside those that free slots hold; -1: a quarter
+                                                ///< of the memory of the blocks, at least max_requests
   std::size_t prefix_memory_bytes = 0;          ///< host memory for prefixes whose blocks are needed; 0: none
   std::filesystem::path prefix_directory = {};  ///< where they go from there, and are found by the next process; empty: nowhere
   std::size_t prefix_disk_bytes = std::size_t{1} << 30;  ///< of files in prefix_directory
+  std::size_t swap_memory_bytes = 0;  ///< host memory for caches of preempted requests, where that beats computing again; 0: none
   SpeculationMode speculation = SpeculationMode::confidence;
   VerificationRule verification_rule = VerificationRule::coupled;
   std::int32_t max_drafts = -1;  ///< per request and step, at most the trained block; −1: that block, as far as max_batched_tokens has rows
   std::vector<float> confidence_temperatures = {};  ///< one per draft, above 0; empty: all 1
   bool fit_confidence = false;                      ///< temperatures follow what was accepted lately
-  std::int32_t overlap_depth = 0;   ///< 1: the next step is planned and outputs are delivered while the device computes
-  std::size_t kv_memory_bytes = 0;  ///< for cache blocks; 0: room for max_requests of full length
-  std::size_t memory_bytes = 0;     ///< for weights, caches and activations together; 0: no limit
+  std::int32_t overlap_depth = 0;                   ///< 1: the next step is planned and outputs are delivered while the device computes
+  std::size_t kv_memory_bytes = 0;                  ///< for cache blocks; 0: room for max_requests of full length
+  std::size_t memory_bytes = 0;                     ///< for weights, caches and activations together; 0: no limit
 };
 
 }  // namespace deepinfer::engine

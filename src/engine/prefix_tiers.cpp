@@ -1,5 +1,6 @@
 #include "engine/prefix_tiers.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -22,24 +23,54 @@ void PrefixTiers::save_all(const kvcache::CachePool& pool) {
     return;
   }
   for (const auto& [prefix, entry] : pool.index().entries()) {
-    save_block(prefix, entry.block);
-    save_state(prefix, entry.state);
+    save_block(prefix, entry.block, WhenFull::wait);
+    save_state(prefix, entry.state, WhenFull::wait);
   }
 }
 
-void PrefixTiers::save_block(const kvcache::BlockHash& prefix, BlockId block) {
-  std::vector<std::byte> bytes(calls_.block_bytes);
-  calls_.read_block(block, bytes);
-  store_.put({.prefix = prefix, .part = PrefixPart::block}, std::move(bytes));
+bool PrefixTiers::begin_restore(const kvcache::CachePool& pool, std::span<const kvcache::BlockHash> prefixes) {
+  if (!store_.has_disk()) {
+    return false;
+  }
+  const auto useful = prefixes.first(num_useful(pool, prefixes));
+  for (const kvcache::BlockHash& prefix : useful) {
+    if (pool.index().find(prefix) == nullptr) {
+      store_.begin_read({.prefix = prefix, .part = PrefixPart::block});
+    }
+  }
+  if (policy_.needs_states && !useful.empty() && !pool.has_state(useful.back())) {
+    store_.begin_read({.prefix = useful.back(), .part = PrefixPart::state});
+  }
+  return is_reading(useful);
 }
 
-void PrefixTiers::save_state(const kvcache::BlockHash& prefix, SlotId slot) {
+bool PrefixTiers::is_reading(std::span<const kvcache::BlockHash> prefixes) const {
+  return std::ranges::any_of(prefixes, [this](const kvcache::BlockHash& prefix) {
+    return store_.is_reading({.prefix = prefix, .part = PrefixPart::block}) ||
+           store_.is_reading({.prefix = prefix, .part = PrefixPart::state});
+  });
+}
+
+void PrefixTiers::drop_reads(std::span<const kvcache::BlockHash> prefixes) {
+  for (const kvcache::BlockHash& prefix : prefixes) {
+    store_.drop_read({.prefix = prefix, .part = PrefixPart::block});
+    store_.drop_read({.prefix = prefix, .part = PrefixPart::state});
+  }
+}
+
+void PrefixTiers::save_block(const kvcache::BlockHash& prefix, BlockId block, WhenFull when_full) {
+  std::vector<std::byte> bytes(calls_.block_bytes);
+  calls_.read_block(block, bytes);
+  store_.put({.prefix = prefix, .part = PrefixPart::block}, std::move(bytes), when_full);
+}
+
+void PrefixTiers::save_state(const kvcache::BlockHash& prefix, SlotId slot, WhenFull when_full) {
   if (slot.value == 0 || !policy_.needs_states) {
     return;
   }
   std::vector<std::byte> bytes(calls_.state_bytes);
   calls_.read_state(slot, bytes);
-  store_.put({.prefix = prefix, .part = PrefixPart::state}, std::move(bytes));
+  store_.put({.prefix = prefix, .part = PrefixPart::state}, std::move(bytes), when_full);
 }
 
 void PrefixTiers::restore(kvcache::CachePool& pool, std::span<const kvcache::BlockHash> prefixes) {

@@ -32,6 +32,14 @@ class PrefixTiers {
 
   /// Keeps what the pool has evicted, before its new owner writes.
   void save_evicted(kvcache::CachePool& pool);
+  /// Begins to bring from the disk what restore() will want of the chain. False: there is nothing to wait for.
+  [[nodiscard]] bool begin_restore(const kvcache::CachePool& pool, std::span<const kvcache::BlockHash> prefixes);
+  /// Whether something of that is still under way.
+  [[nodiscard]] bool is_reading(std::span<const kvcache::BlockHash> prefixes) const;
+  /// Returns when a read ends, or after `timeout`.
+  void wait_for_reads(Duration timeout) { store_.wait_for_reads(timeout); }
+  /// What was brought and is not needed any more goes.
+  void drop_reads(std::span<const kvcache::BlockHash> prefixes);
   /// Brings up what the store has of the chain beyond what the pool has, as far as free blocks reach.
   void restore(kvcache::CachePool& pool, std::span<const kvcache::BlockHash> prefixes);
   /// Keeps everything the pool knows, for the next process. Nothing without a disk.
@@ -39,8 +47,8 @@ class PrefixTiers {
   [[nodiscard]] PrefixStoreStats stats() const { return store_.stats(); }
 
  private:
-  void save_block(const kvcache::BlockHash& prefix, BlockId block);
-  void save_state(const kvcache::BlockHash& prefix, SlotId slot);
+  void save_block(const kvcache::BlockHash& prefix, BlockId block, WhenFull when_full = WhenFull::refuse);
+  void save_state(const kvcache::BlockHash& prefix, SlotId slot, WhenFull when_full = WhenFull::refuse);
   [[nodiscard]] std::size_t num_useful(const kvcache::CachePool& pool, std::span<const kvcache::BlockHash> prefixes) const;
   [[nodiscard]] std::size_t restore_blocks(kvcache::CachePool& pool, std::span<const kvcache::BlockHash> prefixes);
   void restore_state(kvcache::CachePool& pool, std::span<const kvcache::BlockHash> prefixes);

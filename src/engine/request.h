@@ -96,6 +96,7 @@ struct Output {
   /// Why no more of the prompt was found in the cache, and the prompt token from which nothing was.
   scheduler::PrefixMiss prefix_miss = scheduler::PrefixMiss::none;
   std::int32_t first_prefix_miss = 0;
+  Duration queue_time{};  ///< from the arrival to the first step that the request took part in
 };
 
 /// Called on the engine's thread, must not block. It may take the output away; it may call submit() and cancel(), not step().

@@ -27,9 +27,9 @@ constexpr double kLeastTemperature = 1e-5;
 
 }  // namespace
 
-// --- StepTimes ----------------------------------------------------------------------------------------------------
+// --- StepCosts ----------------------------------------------------------------------------------------------------
 
-StepTimes::StepTimes(std::int32_t max_rows)
+StepCosts::StepCosts(std::int32_t max_rows)
     : sizes_(static_cast<std::size_t>(max_rows) + 1), curve_(static_cast<std::size_t>(max_rows) + 1, 0.0) {}
 
 double RecentSeconds::typical() const {
@@ -40,7 +40,7 @@ double RecentSeconds::typical() const {
   return std::accumulate(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(num_counted), 0.0) / static_cast<double>(num_counted);
 }
 
-void StepTimes::add(std::int32_t num_rows, double seconds) {
+void StepCosts::add(std::int32_t num_rows, double seconds) {
   RecentSeconds& size = sizes_[static_cast<std::size_t>(num_rows)];
   size.add(seconds);
   if (++num_since_rebuild_ >= kRebuildEvery || size.count() == kMinMeasurements) {
@@ -48,7 +48,7 @@ void StepTimes::add(std::int32_t num_rows, double seconds) {
   }
 }
 
-void StepTimes::rebuild() {
+void StepCosts::rebuild() {
   num_since_rebuild_ = 0;
   std::size_t first = 0;
   std::size_t last = 0;

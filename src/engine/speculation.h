@@ -29,9 +29,9 @@ class RecentSeconds {
 };
 
 /// Measured time of a step by its number of rows.
-class StepTimes {
+class StepCosts {
  public:
-  explicit StepTimes(std::int32_t max_rows);
+  explicit StepCosts(std::int32_t max_rows);
 
   void add(std::int32_t num_rows, double seconds);
   /// Of the last measurements; between measured sizes in a straight line, never less than that of a smaller step; 0 below the smallest
@@ -133,7 +133,7 @@ class Speculation {
   std::int32_t max_drafts_ = 0;
   std::vector<float> temperatures_;  // [max_drafts]
   std::vector<TemperatureFit> fits_by_position_;
-  StepTimes times_;
+  StepCosts times_;
   DraftGate gate_;
   scheduler::VerificationPlan plan_;
   std::vector<std::int32_t> all_;

@@ -9,6 +9,8 @@
 
 #include "base/clock.h"
 #include "engine/prefix_store.h"
+#include "engine/swapped_requests.h"
+#include "engine/time_histogram.h"
 #include "scheduler/prefix_use.h"
 
 namespace deepinfer::engine {
@@ -54,13 +56,18 @@ struct EngineStats {
   std::int64_t num_preemptions = 0;
   std::int64_t num_prompt_tokens = 0;                                         ///< of requests that were admitted, each counted once
   std::int64_t num_cached_tokens = 0;                                         ///< of these, found in the prefix cache
+  std::int64_t num_prefix_hits = 0;                                           ///< requests that found something
   std::array<std::int64_t, scheduler::kNumPrefixMisses> num_prefix_misses{};  ///< requests by PrefixMiss
   SpeculationStats speculation = {};
+  TimeHistogram queue_time = {};                         ///< of requests, from arrival to the first admission
+  TimeHistogram mask_time = {};                          ///< of rows under a constraint
+  std::array<StepTimes, kNumStepKinds> step_times = {};  ///< of steps with a forward, by StepKind
   // Now.
   std::int32_t num_running = 0;  ///< requests
   std::int32_t num_waiting = 0;
   std::int32_t num_blocks_used = 0;      ///< of num_blocks; serves every cache group that grows with the tokens
   std::int32_t num_blocks = 0;           ///< block 0 is not counted
+  SwapStats swap = {};                   ///< caches of preempted requests
   PrefixStoreStats tiers = {};           ///< prefixes below the device
   std::int32_t num_slots_used = 0;       ///< of num_slots; serves every cache group of fixed size per request
   std::int32_t num_slots = 0;            ///< slot 0 is not counted

@@ -1,6 +1,7 @@
 #include "scheduler/prefix_use.h"
 
 #include <algorithm>
+#include <array>
 
 namespace deepinfer::scheduler {
 namespace {
@@ -55,6 +56,11 @@ PrefixUse choose_bounded(const kvcache::CachePool& pool, const ReusePolicy& poli
 }
 
 }  // namespace
+
+std::string_view name_of(PrefixMiss miss) {
+  constexpr std::array<std::string_view, kNumPrefixMisses> kNames = {"none", "too_short", "diverged", "evicted", "no_state", "disabled"};
+  return kNames.at(static_cast<std::size_t>(miss));
+}
 
 PrefixUse choose_prefix(const kvcache::CachePool& pool, const ReusePolicy& policy, std::span<const kvcache::BlockHash> prefixes,
                         std::int32_t num_tokens, std::int32_t num_prompt) {

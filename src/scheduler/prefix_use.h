@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "base/ids.h"
 #include "kvcache/cache_pool.h"
@@ -34,6 +35,8 @@ enum class PrefixMiss : std::uint8_t {
   disabled,
 };
 inline constexpr std::size_t kNumPrefixMisses = 6;
+/// As metrics and logs say it: "none", "too_short", …
+[[nodiscard]] std::string_view name_of(PrefixMiss miss);
 
 /// What the cache gave a request.
 struct PrefixReport {
@@ -49,6 +52,7 @@ struct PrefixUse {
   std::int32_t first_valid = 0;
   std::int32_t stored_until = 0;
   std::int32_t checkpoint = 0;  ///< exact: where the cached blocks end without a state; 0: nowhere
+  bool is_resumed = false;      ///< nothing is taken from the prefix cache: the caller puts back what it saved of a preempted request
   PrefixReport report;
 };
 

@@ -57,10 +57,20 @@ Prefilling admit(State&& queued, kvcache::Holding&& cache, const PrefixUse& use)
 
 Decoding start_decoding(Prefilling&& state) { return {.cache = std::move(state.cache)}; }
 
-Preempted preempt(State&& running, kvcache::CachePool& pool) {
+Progress progress_of(const Request& request) {
+  Progress out{.num_computed = num_computed(request)};
+  if (const auto* prefilling = std::get_if<Prefilling>(&request.state)) {
+    out.first_valid = prefilling->first_valid;
+    out.stored_until = prefilling->stored_until;
+    out.checkpoint = prefilling->checkpoint;
+  }
+  return out;
+}
+
+Preempted preempt(State&& running, const Progress& progress, kvcache::CachePool& pool) {
   check(holding_of(running) != nullptr, "only a running request is preempted");
   give_back(std::move(running), pool);
-  return {};
+  return {.progress = progress};
 }
 
 Finished finish(State&& state, kvcache::CachePool& pool) {

@@ -34,9 +34,19 @@ struct Decoding {
   std::int32_t num_drafts = 0;  ///< proposed tokens behind the last known one that the next step verifies, as far as there is room
 };
 
-/// Gave its cache back to an older request; all known tokens are computed again after admission.
+/// What a running request had when it was preempted, as in Prefilling.
+struct Progress {
+  std::int32_t num_computed = 0;
+  std::int32_t first_valid = 0;
+  std::int32_t stored_until = 0;
+  std::int32_t checkpoint = 0;
+};
+
+/// Gave its cache back to an older request; all known tokens are computed again after admission, unless what was in the cache is saved.
 struct Preempted {
   std::int32_t num_overtaken = 0;
+  Progress progress = {};
+  bool is_saved = false;  ///< the caller has kept the contents of the cache and puts them into the next one
 };
 
 /// Nothing held; forgotten by the next plan.
@@ -86,8 +96,10 @@ struct Request {
 [[nodiscard]] Prefilling admit(State&& queued, kvcache::Holding&& cache, const PrefixUse& use = {});
 /// Prefilling → Decoding, when all known tokens are computed and one more is known.
 [[nodiscard]] Decoding start_decoding(Prefilling&& state);
+/// Where a running request stands.
+[[nodiscard]] Progress progress_of(const Request& request);
 /// Prefilling or Decoding → Preempted.
-[[nodiscard]] Preempted preempt(State&& running, kvcache::CachePool& pool);
+[[nodiscard]] Preempted preempt(State&& running, const Progress& progress, kvcache::CachePool& pool);
 /// Any state → Finished.
 [[nodiscard]] Finished finish(State&& state, kvcache::CachePool& pool);
 

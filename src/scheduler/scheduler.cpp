@@ -138,6 +138,7 @@ const StepPlan& Scheduler::plan() {
   forget_finished();
   plan_.chunks.clear();
   plan_.preempted.clear();
+  plan_.freed.clear();
   plan_.admitted.clear();
   plan_.restored_states.clear();
   plan_.saved_states.clear();
@@ -226,7 +227,11 @@ std::size_t Scheduler::cheapest_younger(std::size_t index) const {
 void Scheduler::preempt_running(std::size_t index) {
   Request* request = running_[index];
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
-  request->state = preempt(std::move(request->state), pool_);
+  if (limits_.notes_preempted_caches) {
+    note_freed(*request);
+  }
+  const Progress progress = progress_of(*request);
+  request->state = preempt(std::move(request->state), progress, pool_);
   request->num_published = 0;
   insert_by_rank(queue_, request);
   plan_.preempted.push_back(request->id);
@@ -325,7 +330,8 @@ void Scheduler::start(Request& request, const PrefixUse& use) {
   request.num_published = use.num_shared_blocks;
   insert_by_rank(running_, &request);
   num_growing_ += may_grow(request) ? 1 : 0;
-  plan_.admitted.push_back({.request = request.id, .is_first = !request.was_admitted, .prefix = use.report});
+  plan_.admitted.push_back(
+      {.request = request.id, .is_first = !request.was_admitted, .is_resumed = use.is_resumed, .prefix = use.report});
   request.was_admitted = true;
 }
 

@@ -20,6 +20,7 @@ struct Limits {
   std::int32_t max_requests = 0;        ///< running at once
   std::int32_t max_batched_tokens = 0;  ///< rows of one step, at least max_requests
   ReusePolicy reuse = {};
+  bool notes_preempted_caches = false;  ///< StepPlan::freed is filled
 };
 
 /// Positions of the longest span that a step has room for beside a row of every other running request.
@@ -44,10 +45,19 @@ struct StateCopy {
   SlotId to;
 };
 
+/// What a preempted request held: free already, but nothing is written to it before the next launch.
+struct FreedCache {
+  RequestId request;
+  SlotId slot;
+  std::vector<BlockId> blocks;    ///< those with computed positions
+  std::int32_t num_computed = 0;  ///< positions
+};
+
 /// A request got its cache, for the first time or again.
 struct Admission {
   RequestId request;
   bool is_first = true;
+  bool is_resumed = false;  ///< what was saved of it (Saved) is put into its slot and blocks before the chunks are computed
   PrefixReport prefix;
 };
 
@@ -58,6 +68,7 @@ struct StepPlan {
   std::int32_t num_decode_chunks = 0;
   std::int32_t num_tokens = 0;       ///< rows of all chunks
   std::vector<RequestId> preempted;  ///< lost their cache to this plan
+  std::vector<FreedCache> freed;     ///< theirs, when Limits asks for it
   std::vector<Admission> admitted;
   std::vector<StateCopy> restored_states;  ///< copied before the chunks are computed, in this order
   std::vector<StateCopy> saved_states;     ///< copied after the chunks were computed
@@ -99,11 +110,16 @@ struct Forked {
   RequestId request;
   std::int32_t max_positions = 0;
 };
+/// What is in StepPlan::freed of a preempted request is kept elsewhere: it goes on from there when it is admitted again, unless the prefix
+/// cache has nearly as much. Nothing happens when it is not preempted any more.
+struct Saved {
+  RequestId request;
+};
 /// The request is over, for whatever reason and in whatever state.
 struct Ended {
   RequestId request;
 };
-using Event = std::variant<Submitted, Drafted, Advanced, BlockFilled, Forked, Ended>;
+using Event = std::variant<Submitted, Drafted, Advanced, BlockFilled, Forked, Saved, Ended>;
 
 /// An older request that does not fit is passed by at most this many younger ones; then it is next. Enough to use the holes that
 /// a long prompt waits beside, few enough that it waits for the end of requests that run already.
@@ -137,6 +153,7 @@ class Scheduler {
   void apply(const Advanced& event);
   void apply(const BlockFilled& event);
   void apply(const Forked& event);
+  void apply(const Saved& event);
   void apply(const Ended& event);
 
   void forget_finished();
@@ -146,6 +163,7 @@ class Scheduler {
   void plan_prefill();
   [[nodiscard]] std::size_t cheapest_younger(std::size_t index) const;
   void preempt_running(std::size_t index);
+  void note_freed(const Request& request);
   void collect_prefill_candidates();
   [[nodiscard]] std::int32_t admission_positions(const Request& request) const;
   [[nodiscard]] PrefixUse prefix_use(const Request& request) const;

@@ -96,8 +96,38 @@ std::int32_t Scheduler::next_stop(const Request& request) const {
 }
 
 PrefixUse Scheduler::prefix_use(const Request& request) const {
-  return without_cuts_inside(request.whole_spans,
-                             choose_prefix(pool_, limits_.reuse, request.prefixes, request.num_tokens, request.num_prompt));
+  PrefixUse use = without_cuts_inside(request.whole_spans,
+                                      choose_prefix(pool_, limits_.reuse, request.prefixes, request.num_tokens, request.num_prompt));
+  const auto* preempted = std::get_if<Preempted>(&request.state);
+  if (preempted == nullptr || !preempted->is_saved) {
+    return use;
+  }
+  const Progress& saved = preempted->progress;
+  if (saved.num_computed <= use.first_position + pool_.positions_per_block()) {
+    return use;  // a block's worth of computing is as good as moving everything
+  }
+  return {.first_position = saved.num_computed,
+          .first_valid = saved.first_valid,
+          .stored_until = saved.stored_until,
+          .checkpoint = saved.checkpoint,
+          .is_resumed = true,
+          .report = use.report};
+}
+
+void Scheduler::note_freed(const Request& request) {
+  const kvcache::Holding& cache = *holding(request);
+  const std::int32_t num_positions = num_computed(request);
+  const auto num_blocks = static_cast<std::ptrdiff_t>(pool_.num_blocks_for(num_positions));
+  plan_.freed.push_back({.request = request.id,
+                         .slot = cache.slot,
+                         .blocks = {cache.blocks.begin(), cache.blocks.begin() + num_blocks},
+                         .num_computed = num_positions});
+}
+
+void Scheduler::apply(const Saved& event) {
+  if (auto* preempted = std::get_if<Preempted>(&known(event.request).state)) {
+    preempted->is_saved = preempted->progress.num_computed > 0;
+  }
 }
 
 }  // namespace deepinfer::scheduler

@@ -203,7 +203,12 @@ void ApiServer::handle(Request request, const std::shared_ptr<Exchange>& exchang
     exchange->respond(answer(*routing.route, served.get(), request));
     return;
   }
-  generate({.model = served, .shared = *shared_, .endpoint = endpoint, .owner = owner(request.head)}, request, exchange);
+  generate({.model = served,
+            .shared = *shared_,
+            .endpoint = endpoint,
+            .owner = owner(request.head),
+            .log_prompts = options_.log_prompts},
+           request, exchange);
 }
 
 /// Everything but generation. `model` is null while loading, and then only public endpoints come here.
@@ -279,16 +284,16 @@ Response ApiServer::abort(const Request& request) const {
 }
 
 Response ApiServer::metrics(const ServedModel* model) const {
-  std::optional<engine::EngineStats> stats;
+  std::optional<EngineView> engine;
   if (model != nullptr) {
-    stats = model->engine->stats();
+    engine.emplace(model->engine->stats(), model->memory);
   }
   const ServerGauges gauges{.num_connections = http_->num_connections(),
                             .num_stored_responses = shared_->responses.num_responses(),
                             .stored_response_bytes = shared_->responses.num_bytes(),
                             .num_stored_turns = shared_->turns.num_turns(),
                             .stored_turn_bytes = shared_->turns.num_bytes()};
-  return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = shared_->metrics.text(stats ? &*stats : nullptr, gauges)};
+  return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = shared_->metrics.text(engine ? &*engine : nullptr, gauges)};
 }
 
 Response ApiServer::version(const ServedModel* model) const {

@@ -30,6 +30,7 @@ struct ApiServerOptions {
   std::string cors_origin;     ///< a web page's origin that may use the API, "*" for any; empty: none
   bool has_playground = true;  ///< GET /
   LogFormat log_format = LogFormat::text;
+  bool log_prompts = false;  ///< lines of generations end with the prompt
   std::chrono::milliseconds watchdog{30'000};  ///< pending work without a step for this long is unhealthy
   std::string version;                         ///< for /version
   std::string commit;

@@ -1,5 +1,6 @@
 #include "server/completion.h"
 
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -8,12 +9,11 @@
 namespace deepinfer::server {
 namespace {
 
-engine::SamplingParams sampling_params(const PreparedRequest& request, std::int32_t choice) {
+engine::SamplingParams sampling_params(const PreparedRequest& request) {
   const recipe::InferenceOptions& options = request.converted.inference;
   engine::SamplingParams out = request.extras.sampling;
   out.temperature = options.temperature;
   out.top_p = options.top_p;
-  out.seed = request.seed + static_cast<std::uint64_t>(choice);
   out.want_logprobs = options.logprobs;
   out.num_top_logprobs = static_cast<std::int32_t>(options.top_logprobs.value_or(0));
   return out;
@@ -37,27 +37,35 @@ Completion::Completion(std::shared_ptr<const ServedModel> model, recipe::ReplySt
 
 Completion::~Completion() = default;
 
-std::expected<std::unique_ptr<Completion>, Refusal> Completion::start(std::shared_ptr<const ServedModel> model,
-                                                                      const PreparedRequest& request, std::int32_t choice, Wake wake) {
-  recipe::ReplyStreamOptions options = recipe::reply_stream_options(request.api, request.converted);
-  options.id = request.id;
-  options.tokenizer = &model->tokenizer;
-  options.random_bits = random_bits;
-  options.unix_time = unix_time;
-  auto completion = std::unique_ptr<Completion>(new Completion(model, std::move(options), request));
+std::expected<std::vector<std::unique_ptr<Completion>>, Refusal> Completion::start_choices(const std::shared_ptr<const ServedModel>& model,
+                                                                                           const PreparedRequest& request,
+                                                                                           const Wake& wake) {
   engine::GenerationRequest generation{.prompt = request.prompt,
-                                       .sampling = sampling_params(request, choice),
+                                       .sampling = sampling_params(request),
                                        .max_tokens = static_cast<std::int32_t>(request.max_tokens),
                                        .ignore_eos = request.extras.ignore_eos,
                                        .stop_strings = {},  // the reply parser looks for them: they count in the content only
+                                       .priority = request.extras.priority,
+                                       .time_limit = request.extras.time_limit,
+                                       .cache_salt = request.extras.cache_salt,
                                        .constraint = request.constraint,
                                        .images = request.images};
-  auto stream = EngineStream::submit(model->engine, std::move(generation), std::move(wake));
-  if (!stream) {
-    return std::unexpected(refusal(request.api, status_of(stream.error().kind), stream.error().message));
+  std::vector<std::uint64_t> seeds(static_cast<std::size_t>(request.extras.num_choices));
+  std::iota(seeds.begin(), seeds.end(), request.seed);
+  auto streams = EngineStream::submit_choices(model->engine, std::move(generation), seeds, wake);
+  if (!streams) {
+    return std::unexpected(refusal(request.api, status_of(streams.error().kind), streams.error().message));
   }
-  completion->stream_ = std::move(*stream);
-  return completion;
+  std::vector<std::unique_ptr<Completion>> out;
+  for (std::unique_ptr<EngineStream>& stream : *streams) {
+    recipe::ReplyStreamOptions options = recipe::reply_stream_options(request.api, request.converted);
+    options.id = request.id;
+    options.tokenizer = &model->tokenizer;
+    options.random_bits = random_bits;
+    options.unix_time = unix_time;
+    out.emplace_back(new Completion(model, std::move(options), request))->stream_ = std::move(stream);
+  }
+  return out;
 }
 
 std::expected<std::unique_ptr<Completion>, Refusal> Completion::start(std::shared_ptr<const ServedModel> model,
@@ -71,7 +79,11 @@ std::expected<std::unique_ptr<Completion>, Refusal> Completion::start(std::share
       return std::unexpected(std::move(constrained.error()));
     }
   }
-  return start(std::move(model), *prepared, 0, std::move(wake));
+  auto started = start_choices(model, *prepared, wake);
+  if (!started) {
+    return std::unexpected(std::move(started.error()));
+  }
+  return std::move(started->front());
 }
 
 Completion::State Completion::advance(const EventSink& sink) {
@@ -87,6 +99,7 @@ void Completion::take(const engine::Output& output, const EventSink& sink) {
   const bool has_failed = output.finish && output.finish->reason == engine::FinishReason::failed;
   if (!is_ready_ && !has_failed) {
     is_ready_ = true;
+    admission_ = admission_report(output);
     recipe::ReadyInfo info;
     info.prompt_tokens = prompt_tokens_;
     info.cached_tokens = static_cast<std::uint64_t>(output.num_cached_tokens);
@@ -177,6 +190,9 @@ CompletionStatistics Completion::statistics() const {
           .reasoning_tokens = usage.reasoning_tokens.value_or(0),
           .to_first_token = first_token_ == TimePoint{} ? Duration{} : first_token_ - started_,
           .to_last_token = last_token_ == TimePoint{} ? Duration{} : last_token_ - started_,
+          .queue_time = admission_.queue_time,
+          .prefix_miss = admission_.prefix_miss,
+          .first_prefix_miss = admission_.first_prefix_miss,
           .finish = finish_};
 }
 

@@ -30,7 +30,11 @@ struct CompletionStatistics {
   std::uint64_t reasoning_tokens = 0;
   Duration to_first_token{};  ///< from start()
   Duration to_last_token{};
-  std::string_view finish = "unfinished";  ///< "stop", "length", "cancelled", "failed"
+  Duration queue_time{};                     ///< at the engine
+  Duration compile_time{};                   ///< of its constraint; zero: none, or known already
+  std::string_view prefix_miss = "unknown";  ///< why no more of the prompt was cached: scheduler::name_of; "unknown" before it began
+  std::int32_t first_prefix_miss = 0;        ///< prompt token from which nothing was cached
+  std::string_view finish = "unfinished";    ///< "stop", "length", "cancelled", "failed"
 };
 
 class Completion {
@@ -39,11 +43,11 @@ class Completion {
   /// preparing: of a Reply whose constraint is being compiled; a failure now is a refusal, nothing of the reply exists.
   enum class State { preparing, running, finished, failed };
 
-  /// Submits choice `choice` (0 …) of `request`, whose seed is the request's plus `choice`.
-  /// Refused: a full queue (429), what the engine refuses.
-  static std::expected<std::unique_ptr<Completion>, Refusal> start(std::shared_ptr<const ServedModel> model, const PreparedRequest& request,
-                                                                   std::int32_t choice, Wake wake);
-  /// prepare(), its constraint compiled on this thread, and start() of choice 0.
+  /// Submits the choices of `request`, at least one; the seed of choice i is the request's plus i.
+  /// Refused, all together: a full queue (429), what the engine refuses.
+  static std::expected<std::vector<std::unique_ptr<Completion>>, Refusal> start_choices(const std::shared_ptr<const ServedModel>& model,
+                                                                                        const PreparedRequest& request, const Wake& wake);
+  /// prepare(), its constraint compiled on this thread, and start_choices() of one.
   static std::expected<std::unique_ptr<Completion>, Refusal> start(std::shared_ptr<const ServedModel> model,
                                                                    const CompletionRequest& request, Wake wake);
   Completion(const Completion&) = delete;
@@ -82,6 +86,7 @@ class Completion {
   bool wants_logprobs_ = false;
   bool is_ready_ = false;
   std::uint64_t prompt_tokens_ = 0;
+  AdmissionReport admission_;
   std::vector<TokenId> generated_;
   TimePoint started_;
   TimePoint first_token_;

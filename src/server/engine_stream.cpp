@@ -34,18 +34,31 @@ struct EngineStream::Inbox {
   }
 };
 
-Result<std::unique_ptr<EngineStream>> EngineStream::submit(std::shared_ptr<engine::EngineThread> engine, engine::GenerationRequest request,
-                                                           Wake wake) {
-  auto stream = std::unique_ptr<EngineStream>(new EngineStream(std::move(engine)));
-  stream->inbox_ = std::make_shared<Inbox>();
-  stream->inbox_->wake = std::move(wake);
-  const auto submitted =
-      stream->engine_->submit(std::move(request), [inbox = stream->inbox_](engine::Output&& output) { inbox->put(std::move(output)); });
+Result<std::vector<std::unique_ptr<EngineStream>>> EngineStream::submit_choices(const std::shared_ptr<engine::EngineThread>& engine,
+                                                                                engine::GenerationRequest request,
+                                                                                std::span<const std::uint64_t> seeds, const Wake& wake) {
+  std::vector<std::unique_ptr<EngineStream>> streams;
+  std::vector<engine::Choice> choices;
+  for (const std::uint64_t seed : seeds) {
+    auto& stream = streams.emplace_back(new EngineStream(engine));
+    stream->inbox_ = std::make_shared<Inbox>();
+    stream->inbox_->wake = wake;
+    choices.push_back({.seed = seed, .sink = [inbox = stream->inbox_](engine::Output&& output) { inbox->put(std::move(output)); }});
+  }
+  const auto submitted = engine->submit_choices(std::move(request), std::move(choices));
   if (!submitted) {
     return std::unexpected(submitted.error());
   }
-  stream->request_ = *submitted;
-  return stream;
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    streams[i]->request_ = (*submitted)[i];
+  }
+  return streams;
+}
+
+AdmissionReport admission_report(const engine::Output& output) {
+  return {.queue_time = output.queue_time,
+          .prefix_miss = scheduler::name_of(output.prefix_miss),
+          .first_prefix_miss = output.first_prefix_miss};
 }
 
 EngineStream::~EngineStream() {

@@ -2,9 +2,12 @@
 // Not here: what tokens mean (completion.h, text_completion.h).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -16,11 +19,21 @@ namespace deepinfer::server {
 /// Called when outputs wait, on the engine thread; must not block and must not call back into what it wakes.
 using Wake = std::function<void()>;
 
+/// What the engine says about the beginning of a request; all its outputs say the same.
+struct AdmissionReport {
+  Duration queue_time{};
+  std::string_view prefix_miss = "unknown";  ///< scheduler::name_of
+  std::int32_t first_prefix_miss = 0;
+};
+[[nodiscard]] AdmissionReport admission_report(const engine::Output& output);
+
 class EngineStream {
  public:
-  /// Errors: those of EngineThread::submit.
-  static Result<std::unique_ptr<EngineStream>> submit(std::shared_ptr<engine::EngineThread> engine, engine::GenerationRequest request,
-                                                      Wake wake);
+  /// One stream per seed, each a reply to the same prompt, which is computed once. Errors: those of
+  /// EngineThread::submit_choices.
+  static Result<std::vector<std::unique_ptr<EngineStream>>> submit_choices(const std::shared_ptr<engine::EngineThread>& engine,
+                                                                           engine::GenerationRequest request,
+                                                                           std::span<const std::uint64_t> seeds, const Wake& wake);
   EngineStream(const EngineStream&) = delete;
   EngineStream& operator=(const EngineStream&) = delete;
   /// Cancels what is unfinished; the wake is not called any more once this returns.

@@ -171,12 +171,18 @@ class Generation : public std::enable_shared_from_this<Generation<Work>> {
     json::Object details{{"api", api_name(context_.endpoint)},
                          {"prompt", counts.prompt_tokens},
                          {"cached", counts.cached_tokens},
+                         {"miss", counts.prefix_miss},
+                         {"miss_at", counts.first_prefix_miss},
+                         {"queue_ms", milliseconds(counts.queue_time)},
                          {"completion", counts.completion_tokens},
                          {"ttft_ms", milliseconds(counts.to_first_token)}};
     if (counts.completion_tokens > 1) {
       details.set("tpot_ms", milliseconds(decoding / (counts.completion_tokens - 1)));
     }
     details.set("finish", counts.finish);
+    if (context_.log_prompts) {
+      details.set("prompt_text", work_->prompt_text());
+    }
     exchange_.set_details(std::move(details));
     work_.reset();
     entry_.reset();

@@ -28,6 +28,7 @@ struct GenerationContext {
   GenerationShared& shared;
   Endpoint endpoint = Endpoint::chat_completions;  ///< one that generates
   std::string owner;                               ///< whose turns and responses the request sees
+  bool log_prompts = false;                        ///< the access log shows the prompt
 };
 
 /// Starts the request and returns; the exchange is answered from its own executor as tokens arrive. 429 when the owner has too many

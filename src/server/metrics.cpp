@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <iterator>
+
+#include "server/metrics_page.h"
 
 namespace deepinfer::server {
 namespace {
@@ -12,112 +12,9 @@ namespace {
 constexpr std::array kFirstTokenBounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0};
 constexpr std::array kPerTokenBounds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0};
 constexpr std::array kWholeBounds = {0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0};
-
-std::string number(double value) {
-  char text[32];
-  const auto [end, error] = std::to_chars(std::begin(text), std::end(text), value);
-  return {text, end};
-}
+constexpr std::array kCompileBounds = {0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 20.0};
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
-/// Writes metrics one after another.
-class Page {
- public:
-  void head(std::string_view name, std::string_view type, std::string_view help) {
-    out_.append("# HELP deepinfer_").append(name).append(" ").append(help).append("\n");
-    out_.append("# TYPE deepinfer_").append(name).append(" ").append(type).append("\n");
-  }
-  void sample(std::string_view name, std::string_view labels, std::int64_t value) {
-    out_.append("deepinfer_").append(name);
-    if (!labels.empty()) {
-      out_.append("{").append(labels).append("}");
-    }
-    out_.append(" ").append(std::to_string(value)).append("\n");
-  }
-  void fraction(std::string_view name, std::string_view labels, double value) {
-    out_.append("deepinfer_").append(name);
-    if (!labels.empty()) {
-      out_.append("{").append(labels).append("}");
-    }
-    out_.append(" ").append(number(value)).append("\n");
-  }
-  void counter(std::string_view name, std::string_view help, std::uint64_t value) {
-    head(name, "counter", help);
-    sample(name, {}, static_cast<std::int64_t>(value));
-  }
-  void gauge(std::string_view name, std::string_view help, std::int64_t value) {
-    head(name, "gauge", help);
-    sample(name, {}, value);
-  }
-  void histogram(std::string_view name, std::string_view help, const Histogram& values) {
-    head(name, "histogram", help);
-    values.append(out_, "deepinfer_" + std::string(name));
-  }
-  [[nodiscard]] std::string take() && { return std::move(out_); }
-
- private:
-  std::string out_;
-};
-
-void append_prefixes(Page& page, const engine::EngineStats& stats) {
-  page.gauge("cached_prefixes", "Blocks that later requests may find, held or not", stats.num_cached_prefixes);
-  page.head("prefix_lookups_total", "counter", "Requests by why no more of their prompt was cached; none: all that could be was");
-  constexpr std::array<std::string_view, 6> kNames = {"none", "too_short", "diverged", "evicted", "no_state", "disabled"};
-  static_assert(kNames.size() == std::tuple_size_v<decltype(stats.num_prefix_misses)>);
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    page.sample("prefix_lookups_total", "miss=\"" + std::string(kNames[i]) + "\"", stats.num_prefix_misses[i]);
-  }
-  page.head("prefix_tier_bytes", "gauge", "Cached prefixes below the device by tier");
-  page.sample("prefix_tier_bytes", R"(tier="memory")", static_cast<std::int64_t>(stats.tiers.memory_bytes));
-  page.sample("prefix_tier_bytes", R"(tier="disk")", static_cast<std::int64_t>(stats.tiers.disk_bytes));
-  page.counter("prefix_files_damaged_total", "Files of the disk tier that were not as written",
-               static_cast<std::uint64_t>(stats.tiers.num_damaged));
-}
-
-void append_speculation(Page& page, const engine::SpeculationStats& stats) {
-  page.counter("draft_passes_total", "Passes of the drafter", static_cast<std::uint64_t>(stats.num_draft_passes));
-  page.head("draft_rows_total", "counter", "Drafts that had a row in a verification, by what came of them");
-  page.sample("draft_rows_total", R"(outcome="accepted")", stats.num_accepted);
-  page.sample("draft_rows_total", R"(outcome="rejected")", stats.num_verified - stats.num_accepted);
-  page.head("draft_judged_total", "counter", "Drafts behind accepted ones only, by position");
-  page.head("draft_accepted_total", "counter", "Of these, accepted");
-  page.head("draft_confidence_total", "counter", "Of these, expected to be accepted by the drafter");
-  for (std::size_t i = 0; i < stats.num_judged.size() && stats.num_judged[i] > 0; ++i) {
-    const std::string position = "position=\"" + std::to_string(i + 1) + "\"";
-    page.sample("draft_judged_total", position, stats.num_judged[i]);
-    page.sample("draft_accepted_total", position, stats.num_accepted_at[i]);
-    page.fraction("draft_confidence_total", position, stats.confidence_sum[i]);
-  }
-  page.head("accepted_length", "histogram", "Tokens of one verification: accepted drafts and one more");
-  std::int64_t below = 0;
-  for (std::size_t i = 0; i < stats.accepted_lengths.size(); ++i) {
-    below += stats.accepted_lengths[i];
-    page.sample("accepted_length_bucket", "le=\"" + std::to_string(i + 1) + "\"", below);
-  }
-  page.sample("accepted_length_bucket", R"(le="+Inf")", stats.num_rounds);
-  page.sample("accepted_length_sum", {}, stats.num_rounds + stats.num_accepted);
-  page.sample("accepted_length_count", {}, stats.num_rounds);
-  page.head("confidence_error", "counter", "Sum over judged drafts of the distance between confidence and outcome");
-  page.fraction("confidence_error", {}, stats.confidence_error);
-  page.gauge("drafter_seems_broken", "1: far fewer drafts are accepted than the drafter is sure of", stats.seems_broken() ? 1 : 0);
-}
-
-void append_engine(Page& page, const engine::EngineStats& stats) {
-  page.gauge("requests_running", "Requests that take part in steps", stats.num_running);
-  page.gauge("requests_waiting", "Requests that wait for a place or for blocks", stats.num_waiting);
-  page.counter("steps_total", "Steps of the engine", static_cast<std::uint64_t>(stats.num_steps));
-  page.counter("preemptions_total", "Requests that gave their blocks back and start over",
-               static_cast<std::uint64_t>(stats.num_preemptions));
-  page.counter("failed_requests_total", "Requests that the model gave no token for", static_cast<std::uint64_t>(stats.num_failed));
-  page.head("cache_blocks", "gauge", "Units of cache by group and state; tokens: blocks of positions, states: one per request");
-  page.sample("cache_blocks", R"(group="tokens",state="used")", stats.num_blocks_used);
-  page.sample("cache_blocks", R"(group="tokens",state="free")", stats.num_blocks - stats.num_blocks_used);
-  page.sample("cache_blocks", R"(group="states",state="used")", stats.num_slots_used);
-  page.sample("cache_blocks", R"(group="states",state="free")", stats.num_slots - stats.num_slots_used);
-  append_prefixes(page, stats);
-  append_speculation(page, stats.speculation);
-}
 
 }  // namespace
 
@@ -130,14 +27,14 @@ void Histogram::append(std::string& out, std::string_view name) const {
   std::uint64_t below = 0;
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     below += counts_[i];
-    const std::string bound = i < bounds_.size() ? number(bounds_[i]) : "+Inf";
+    const std::string bound = i < bounds_.size() ? metric_number(bounds_[i]) : "+Inf";
     out.append(name).append("_bucket{le=\"").append(bound).append("\"} ").append(std::to_string(below)).append("\n");
   }
-  out.append(name).append("_sum ").append(number(sum_)).append("\n");
+  out.append(name).append("_sum ").append(metric_number(sum_)).append("\n");
   out.append(name).append("_count ").append(std::to_string(below)).append("\n");
 }
 
-Metrics::Metrics() : ttft_(kFirstTokenBounds), tpot_(kPerTokenBounds), e2e_(kWholeBounds) {}
+Metrics::Metrics() : ttft_(kFirstTokenBounds), tpot_(kPerTokenBounds), e2e_(kWholeBounds), compile_(kCompileBounds) {}
 
 void Metrics::count_request(std::string_view api, int status) {
   const std::scoped_lock lock(mutex_);
@@ -151,6 +48,9 @@ void Metrics::count_generation(const CompletionStatistics& statistics) {
   cached_tokens_ += statistics.cached_tokens;
   completion_tokens_ += statistics.completion_tokens;
   reasoning_tokens_ += statistics.reasoning_tokens;
+  if (statistics.compile_time != Duration{}) {
+    compile_.observe(seconds(statistics.compile_time));
+  }
   if (statistics.to_first_token == Duration{}) {
     return;
   }
@@ -161,9 +61,9 @@ void Metrics::count_generation(const CompletionStatistics& statistics) {
   }
 }
 
-std::string Metrics::text(const engine::EngineStats* stats, const ServerGauges& gauges) const {
+std::string Metrics::text(const EngineView* engine, const ServerGauges& gauges) const {
   const std::scoped_lock lock(mutex_);
-  Page page;
+  MetricsPage page;
   page.head("requests_total", "counter", "Answered requests by API and HTTP status; 0: the client left before one was sent");
   for (const auto& [key, count] : requests_) {
     page.sample("requests_total", "api=\"" + key.first + "\",status=\"" + std::to_string(key.second) + "\"",
@@ -177,11 +77,16 @@ std::string Metrics::text(const engine::EngineStats* stats, const ServerGauges& 
   page.counter("cached_tokens_total", "Tokens of prompts that were not computed because they were cached", cached_tokens_);
   page.counter("completion_tokens_total", "Tokens of replies", completion_tokens_);
   page.counter("reasoning_tokens_total", "Tokens of replies that were reasoning", reasoning_tokens_);
-  page.histogram("request_ttft_seconds", "From the arrival of a request to its first token", ttft_);
-  page.histogram("request_tpot_seconds", "Per token after the first, average of a request", tpot_);
-  page.histogram("request_e2e_seconds", "From the arrival of a request to its last token", e2e_);
-  if (stats != nullptr) {
-    append_engine(page, *stats);
+  const auto histogram = [&page](std::string_view name, std::string_view help, const Histogram& values) {
+    page.head(name, "histogram", help);
+    values.append(page.text(), "deepinfer_" + std::string(name));
+  };
+  histogram("request_ttft_seconds", "From the arrival of a request to its first token", ttft_);
+  histogram("request_tpot_seconds", "Per token after the first, average of a request", tpot_);
+  histogram("request_e2e_seconds", "From the arrival of a request to its last token", e2e_);
+  histogram("grammar_compile_seconds", "Waiting for the constraint of a request, those known already not counted", compile_);
+  if (engine != nullptr) {
+    append_engine(page, *engine);
   }
   page.gauge("connections", "Open connections", gauges.num_connections);
   page.gauge("stored_responses", "Responses kept for their ids", static_cast<std::int64_t>(gauges.num_stored_responses));

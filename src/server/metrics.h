@@ -14,6 +14,7 @@
 
 #include "engine/stats.h"
 #include "server/completion.h"
+#include "server/served_memory.h"
 
 namespace deepinfer::server {
 
@@ -42,6 +43,12 @@ struct ServerGauges {
   std::size_t stored_turn_bytes = 0;
 };
 
+/// The engine behind the server, at the time of the question.
+struct EngineView {
+  engine::EngineStats stats;
+  const ServedMemory& memory;
+};
+
 /// Any thread.
 class Metrics {
  public:
@@ -51,8 +58,8 @@ class Metrics {
   void count_request(std::string_view api, int status);
   /// One generation that has ended, whatever its end. Tokens are counted; times only where they exist.
   void count_generation(const CompletionStatistics& statistics);
-  /// `stats` is null while no model is there.
-  [[nodiscard]] std::string text(const engine::EngineStats* stats, const ServerGauges& gauges) const;
+  /// `engine` is null while no model is there.
+  [[nodiscard]] std::string text(const EngineView* engine, const ServerGauges& gauges) const;
 
  private:
   mutable std::mutex mutex_;
@@ -65,6 +72,7 @@ class Metrics {
   Histogram ttft_;
   Histogram tpot_;
   Histogram e2e_;
+  Histogram compile_;
 };
 
 }  // namespace deepinfer::server

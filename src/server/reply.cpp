@@ -94,6 +94,7 @@ std::expected<void, Refusal> Reply::begin(const Wake& wake) {
     return std::unexpected(refusal(request_.api, 429, "too many requests wait for their constraints to be compiled; try again later"));
   }
   wake_ = wake;
+  compile_begin_ = SteadyClock().now();
   state_ = State::preparing;
   return {};
 }
@@ -106,15 +107,12 @@ std::expected<void, Refusal> Reply::constrain(const grammar::CompileResult& comp
 }
 
 std::expected<void, Refusal> Reply::start_choices(const Wake& wake) {
-  for (std::int32_t choice = 0; choice < request_.extras.num_choices; ++choice) {
-    auto started = Completion::start(model_, request_, choice, wake);
-    if (!started) {
-      choices_.clear();
-      return std::unexpected(std::move(started.error()));
-    }
-    choices_.push_back(std::move(*started));
+  auto started = Completion::start_choices(model_, request_, wake);
+  if (!started) {
+    return std::unexpected(std::move(started.error()));
   }
   request_.images.clear();  // the engine has them
+  choices_ = std::move(*started);
   state_ = State::running;
   return {};
 }
@@ -123,6 +121,7 @@ Reply::State Reply::advance(const Completion::EventSink& sink) {
   if (state_ == State::preparing) {
     if (const auto compiled = pending_->take()) {
       pending_.reset();
+      compile_time_ = SteadyClock().now() - compile_begin_;
       if (auto begun = constrain(*compiled, wake_); !begun) {
         state_ = State::failed;
         failure_ = std::move(begun.error());
@@ -208,11 +207,14 @@ std::string Reply::response() const {
   return json::to_text(body);
 }
 
+std::string Reply::prompt_text() const { return model_->tokenizer.decode(request_.prompt, tokenizer::SpecialTokens::keep); }
+
 CompletionStatistics Reply::statistics() const {
   if (choices_.empty()) {
-    return {.prompt_tokens = request_.prompt.size(), .finish = "failed"};
+    return {.prompt_tokens = request_.prompt.size(), .compile_time = compile_time_, .finish = "failed"};
   }
   CompletionStatistics out = choices_.front()->statistics();
+  out.compile_time = compile_time_;
   for (std::size_t i = 1; i < choices_.size(); ++i) {
     const CompletionStatistics more = choices_[i]->statistics();
     out.cached_tokens = std::min(out.cached_tokens, more.cached_tokens);

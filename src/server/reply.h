@@ -37,6 +37,8 @@ class Reply {
   [[nodiscard]] std::string response() const;
   /// Why the state is failed: the failure of the first choice that failed.
   [[nodiscard]] const Refusal& failure() const { return failure_; }
+  /// As the model saw it.
+  [[nodiscard]] std::string prompt_text() const;
   /// Sums over the choices; times from the first to begin to the last to end.
   [[nodiscard]] CompletionStatistics statistics() const;
 
@@ -56,6 +58,8 @@ class Reply {
   std::shared_ptr<const ServedModel> model_;
   std::unique_ptr<PendingConstraint> pending_;  ///< while preparing
   Wake wake_;                                   ///< of the choices, while preparing
+  TimePoint compile_begin_;
+  Duration compile_time_{};
   std::vector<std::unique_ptr<Completion>> choices_;
   State state_ = State::running;
   Refusal failure_;

@@ -1,6 +1,7 @@
 #include "server/request_extras.h"
 
 #include <charconv>
+#include <chrono>
 #include <limits>
 #include <string>
 
@@ -52,6 +53,22 @@ void read_bias(MemberReader& members, sampling::Adjustments& adjustments) {
   }
 }
 
+void read_scheduling(MemberReader& members, RequestExtras& out) {
+  constexpr double kDay = 86400;
+  out.priority = static_cast<std::int32_t>(members.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
+  if (const std::optional<double> seconds = members.number("time_limit", 0.0, kDay)) {
+    out.time_limit = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*seconds));
+    if (out.time_limit == Duration{}) {
+      members.refuse("'time_limit' must be more than 0 seconds; leave it out for no limit");
+    }
+  }
+  const std::string_view salt = members.text("cache_salt").value_or("");
+  if (salt.size() > kMaxSaltBytes) {
+    members.refuse("'cache_salt' has " + std::to_string(salt.size()) + " bytes; at most " + std::to_string(kMaxSaltBytes) + " are allowed");
+  }
+  out.cache_salt = salt;
+}
+
 }  // namespace
 
 Result<RequestExtras> read_extras(const json::Value& body) {
@@ -73,6 +90,7 @@ Result<RequestExtras> read_extras(const json::Value& body) {
     out.seed = static_cast<std::uint64_t>(*seed);
   }
   out.num_choices = static_cast<std::int32_t>(members.integer("n", 1, kMaxChoices).value_or(1));
+  read_scheduling(members, out);
   if (Result<void> result = members.result(); !result) {
     return std::unexpected(std::move(result.error()));
   }

@@ -10,6 +10,7 @@
 #include "recipe/convert.h"
 #include "server/constraint.h"
 #include "server/prompt_images.h"
+#include "server/served_memory.h"
 #include "tokenizer/tokenizer.h"
 
 namespace deepinfer::server {
@@ -26,6 +27,7 @@ struct ServedModel {
   std::shared_ptr<grammar::CompilePool> compiler = {};  ///< empty: structured output is refused, or left out when strict_official
   ConstraintSettings constraints = {};                  ///< for the model's tokenizer
   MaybeImages images = image_settings({});              ///< without them requests with images are refused
+  ServedMemory memory = {};
 };
 
 /// `convert`, as strict as the model is served.

@@ -1,6 +1,7 @@
 #include "server/text_completion.h"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -48,35 +49,49 @@ std::expected<std::unique_ptr<TextCompletion>, Refusal> TextCompletion::start(co
   const TextRequest& wanted = out->request_;
   for (const TextPrompt& prompt : wanted.prompts) {
     out->prompt_tokens_ += prompt.ids.size();
-    for (std::int32_t i = 0; i < wanted.extras.num_choices; ++i) {
-      Choice choice(*model);
-      if (wanted.echo) {
-        choice.text = prompt.text;
-        choice.num_characters = num_characters(prompt.text);
-      }
-      if (wanted.max_tokens == 0) {
-        choice.finish_reason = "length";
-        out->choices_.push_back(std::move(choice));
-        continue;
-      }
-      engine::GenerationRequest generation{.prompt = prompt.ids,
-                                           .sampling = wanted.extras.sampling,
-                                           .max_tokens = static_cast<std::int32_t>(wanted.max_tokens),
-                                           .ignore_eos = wanted.extras.ignore_eos,
-                                           .stop_strings = wanted.stop};
-      generation.sampling.seed = wanted.seed + out->choices_.size();
-      auto stream = EngineStream::submit(model->engine, std::move(generation), wake);
-      if (!stream) {
-        return std::unexpected(refusal(recipe::Api::chat, status_of(stream.error().kind), stream.error().message));
-      }
-      choice.stream = std::move(*stream);
-      out->choices_.push_back(std::move(choice));
+    if (auto added = out->add_choices(prompt, wake); !added) {
+      return std::unexpected(std::move(added.error()));
     }
   }
   if (wanted.max_tokens == 0) {
     wake();  // everything is there already
   }
   return out;
+}
+
+/// The choices of one prompt, which is computed once for all of them.
+std::expected<void, Refusal> TextCompletion::add_choices(const TextPrompt& prompt, const Wake& wake) {
+  std::vector<std::unique_ptr<EngineStream>> streams(static_cast<std::size_t>(request_.extras.num_choices));
+  if (request_.max_tokens > 0) {
+    engine::GenerationRequest generation{.prompt = prompt.ids,
+                                         .sampling = request_.extras.sampling,
+                                         .max_tokens = static_cast<std::int32_t>(request_.max_tokens),
+                                         .ignore_eos = request_.extras.ignore_eos,
+                                         .stop_strings = request_.stop,
+                                         .priority = request_.extras.priority,
+                                         .time_limit = request_.extras.time_limit,
+                                         .cache_salt = request_.extras.cache_salt};
+    std::vector<std::uint64_t> seeds(streams.size());
+    std::iota(seeds.begin(), seeds.end(), request_.seed + choices_.size());
+    auto submitted = EngineStream::submit_choices(model_->engine, std::move(generation), seeds, wake);
+    if (!submitted) {
+      return std::unexpected(refusal(recipe::Api::chat, status_of(submitted.error().kind), submitted.error().message));
+    }
+    streams = std::move(*submitted);
+  }
+  for (std::unique_ptr<EngineStream>& stream : streams) {
+    Choice choice(*model_);
+    if (request_.echo) {
+      choice.text = prompt.text;
+      choice.num_characters = num_characters(prompt.text);
+    }
+    if (!stream) {
+      choice.finish_reason = "length";
+    }
+    choice.stream = std::move(stream);
+    choices_.push_back(std::move(choice));
+  }
+  return {};
 }
 
 TextCompletion::State TextCompletion::advance(const Completion::EventSink& sink) {
@@ -112,7 +127,10 @@ TextCompletion::State TextCompletion::advance(const Completion::EventSink& sink)
 bool TextCompletion::take(Choice& choice, const engine::Output& output) {
   if (!output.tokens.empty()) {
     last_token_ = SteadyClock().now();
-    first_token_ = first_token_ == TimePoint{} ? last_token_ : first_token_;
+    if (first_token_ == TimePoint{}) {
+      first_token_ = last_token_;
+      admission_ = admission_report(output);
+    }
   }
   choice.num_cached = std::max(choice.num_cached, static_cast<std::uint64_t>(output.num_cached_tokens));
   for (const engine::TokenOutput& token : output.tokens) {
@@ -239,6 +257,14 @@ void TextCompletion::cancel() {
   }
 }
 
+std::string TextCompletion::prompt_text() const {
+  std::string out;
+  for (const TextPrompt& prompt : request_.prompts) {
+    out += model_->tokenizer.decode(prompt.ids, tokenizer::SpecialTokens::keep);
+  }
+  return out;
+}
+
 CompletionStatistics TextCompletion::statistics() const {
   CompletionStatistics out{.prompt_tokens = prompt_tokens_};
   const auto num_choices = static_cast<std::size_t>(request_.extras.num_choices);
@@ -252,6 +278,9 @@ CompletionStatistics TextCompletion::statistics() const {
   }
   out.to_first_token = first_token_ == TimePoint{} ? Duration{} : first_token_ - started_;
   out.to_last_token = last_token_ == TimePoint{} ? Duration{} : last_token_ - started_;
+  out.queue_time = admission_.queue_time;
+  out.prefix_miss = admission_.prefix_miss;
+  out.first_prefix_miss = admission_.first_prefix_miss;
   const bool is_length = std::ranges::any_of(choices_, [](const Choice& choice) { return choice.finish_reason == "length"; });
   out.finish = state_ == State::failed ? "failed" : state_ == State::running ? "unfinished" : is_length ? "length" : "stop";
   return out;

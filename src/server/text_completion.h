@@ -36,6 +36,8 @@ class TextCompletion {
   void cancel();
   [[nodiscard]] std::string response() const;
   [[nodiscard]] const Refusal& failure() const { return failure_; }
+  /// As the model saw them, one after the other.
+  [[nodiscard]] std::string prompt_text() const;
   [[nodiscard]] CompletionStatistics statistics() const;
 
  private:
@@ -57,6 +59,7 @@ class TextCompletion {
   };
 
   TextCompletion(std::shared_ptr<const ServedModel> model, TextRequest request);
+  std::expected<void, Refusal> add_choices(const TextPrompt& prompt, const Wake& wake);
   [[nodiscard]] bool take(Choice& choice, const engine::Output& output);
   void add_token(Choice& choice, const engine::TokenOutput& token) const;
   void end(Choice& choice, const engine::Finish& finish) const;
@@ -75,6 +78,7 @@ class TextCompletion {
   State state_ = State::running;
   Refusal failure_;
   std::uint64_t prompt_tokens_ = 0;
+  AdmissionReport admission_;  ///< of the first choice that began
   TimePoint started_;
   TimePoint first_token_;
   TimePoint last_token_;

@@ -67,6 +67,12 @@ TEST(Arguments, AMissingFileIsNamed) {
   expect_error({"serve", "--admin-key-file", "/no/such/file"}, 1, {"/no/such/file"});
 }
 
+TEST(Arguments, ATraceThatIsNoneIsNamedWithItsLine) {
+  expect_error({"bench", "serve"}, 2, {"--trace"});
+  expect_error({"bench", "serve", "--trace", "/dev/null"}, 2, {"/dev/null", "no request"});
+  expect_error({"bench", "serve", "--trace", "/nowhere"}, 1, {"/nowhere"});
+}
+
 TEST(Arguments, ADeviceThatIsNotThereIsNamed) {
   expect_error({"run", "--prompt", "x", "--device", "cuda:0"}, 2, {"--device cuda:0", "cpu"});
 }
@@ -91,6 +97,7 @@ TEST(Arguments, EveryCommandHasHelpWithAnExample) {
                                                           {"chat"},
                                                           {"batch"},
                                                           {"serve"},
+                                                          {"bench", "serve"},
                                                           {"inspect"},
                                                           {"make-dummy"},
                                                           {"tokenizer", "probe"},

@@ -201,6 +201,25 @@ TEST(Chat, AConversationRemembersAndCommandsWork) {
   EXPECT_GE(lines_of(ran.out).size(), 2U) << ran.out;
 }
 
+/// Two turns of one conversation: the second begins with two blocks of the first.
+TEST(Bench, ATraceIsReplayedAndItsFiguresAreOneObject) {
+  const std::string trace = temporary("trace.jsonl");
+  write(trace,
+        "{\"timestamp\": 0, \"input_length\": 4500, \"output_length\": 40, \"hash_ids\": [0, 1, 2, 3, 4, 5, 6, 7, 8]}\n"
+        "{\"timestamp\": 9, \"input_length\": 5000, \"output_length\": 40, \"hash_ids\": [0, 1, 2, 3, 4, 5, 6, 7, 9, 10]}\n");
+  const Ran ran = run_program({"bench", "serve", "--trace", trace, "--max-requests", "1", "--json"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  const auto figures = json::parse(ran.out);
+  ASSERT_TRUE(figures) << ran.out;
+  const auto number = [&](std::string_view name) { return figures->find(name)->as_number()->as_double(); };
+  EXPECT_EQ(number("prompt_tokens"), 4500 / 16 + 5000 / 16);
+  EXPECT_EQ(number("cached_tokens"), 256);
+  EXPECT_EQ(number("hit_rate"), number("ideal_hit_rate"));
+  EXPECT_EQ(number("output_tokens"), 4);
+  EXPECT_GT(number("resident_bytes_half"), 0);
+  EXPECT_GE(number("ttft_p99_ms"), number("ttft_p50_ms"));
+}
+
 TEST(Inspect, TheBundledModelIsDescribedAndWhole) {
   const Ran ran = run_program({"inspect"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;

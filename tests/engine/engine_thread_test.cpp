@@ -67,6 +67,33 @@ void slow_step(std::span<const model::Chunk> /*chunks*/) { std::this_thread::sle
 
 GenerationRequest long_request() { return {.prompt = {{5}, {9}}, .sampling = {.temperature = 0.0}, .max_tokens = 150, .ignore_eos = true}; }
 
+TEST(EngineThread, ChoicesAreSubmittedTogetherAndCountEach) {
+  std::mt19937_64 random(11);
+  ThreadHarness harness({.max_requests = 4, .max_queue = 0});
+  GenerationRequest request{.prompt = random_prompt(random, 9), .sampling = {.temperature = 1.0}, .max_tokens = 12};
+  std::array<SharedReply, 3> replies;
+  const auto choices = [&](std::size_t num_choices) {
+    std::vector<engine::Choice> out;
+    for (std::size_t i = 0; i < num_choices; ++i) {
+      out.push_back({.seed = 100 + i, .sink = replies[i % replies.size()].sink()});
+    }
+    return out;
+  };
+  const auto refused = harness.engine->submit_choices(request, choices(5));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::exhausted);
+  const auto ids = harness.engine->submit_choices(request, choices(3));
+  ASSERT_TRUE(ids);
+  EXPECT_EQ(ids->size(), 3U);
+  for (std::size_t i = 0; i < replies.size(); ++i) {
+    GenerationRequest single = request;
+    single.sampling.seed = 100 + i;
+    EXPECT_EQ(replies[i].wait().tokens, alone(single).tokens);
+  }
+  harness.engine->drain(1s);
+  EXPECT_EQ(harness.engine->stats().num_finished, 3);
+}
+
 TEST(EngineThread, ManyThreadsGetWhatTheyWouldGetAlone) {
   ThreadHarness harness({.max_requests = 5, .max_batched_tokens = 16, .max_model_len = 100, .num_blocks = 40});
   std::vector<std::jthread> threads;

@@ -92,6 +92,7 @@ struct HarnessOptions {
   std::int32_t positions_per_block = 4;
   std::int32_t num_extra_slots = 0;
   std::int32_t overlap_depth = 0;
+  std::size_t swap_memory_bytes = 0;
   bool prefix_cache = false;
   bool has_tiers = false;
   std::size_t tier_memory_bytes = 0;
@@ -145,25 +146,27 @@ class BorrowedClock final : public Clock {
   const Clock& lent_;
 };
 
+inline engine::CacheCalls fake_cache_calls(FakeModel& model) {
+  const auto copy = [](std::span<const std::byte> from, std::span<std::byte> to) { std::ranges::copy(from, to.begin()); };
+  return {.block_bytes = model.block_memory({}).size(),
+          .state_bytes = model.state_memory({}).size(),
+          .read_block = [&model, copy](BlockId block, std::span<std::byte> to) { copy(model.block_memory(block), to); },
+          .write_block = [&model, copy](BlockId block, std::span<const std::byte> from) { copy(from, model.block_memory(block)); },
+          .read_state = [&model, copy](SlotId slot, std::span<std::byte> to) { copy(model.state_memory(slot), to); },
+          .write_state = [&model, copy](SlotId slot, std::span<const std::byte> from) { copy(from, model.state_memory(slot)); }};
+}
+
 inline std::unique_ptr<engine::PrefixTiers> fake_tiers(FakeModel& model, const HarnessOptions& options) {
   if (!options.has_tiers) {
     return nullptr;
   }
-  const auto copy = [](std::span<const std::byte> from, std::span<std::byte> to) { std::ranges::copy(from, to.begin()); };
-  engine::CacheCalls calls{
-      .block_bytes = model.block_memory({}).size(),
-      .state_bytes = model.state_memory({}).size(),
-      .read_block = [&model, copy](BlockId block, std::span<std::byte> to) { copy(model.block_memory(block), to); },
-      .write_block = [&model, copy](BlockId block, std::span<const std::byte> from) { copy(from, model.block_memory(block)); },
-      .read_state = [&model, copy](SlotId slot, std::span<std::byte> to) { copy(model.state_memory(slot), to); },
-      .write_state = [&model, copy](SlotId slot, std::span<const std::byte> from) { copy(from, model.state_memory(slot)); }};
   std::optional<engine::DiskTier> disk;
   if (!options.tier_directory.empty()) {
     auto opened = engine::DiskTier::open(options.tier_directory, "fake", 1 << 20);
     check(opened.has_value(), "the folder for prefixes can be made");
     disk = std::move(*opened);
   }
-  return std::make_unique<engine::PrefixTiers>(std::move(calls), engine::PrefixStore(options.tier_memory_bytes, std::move(disk)),
+  return std::make_unique<engine::PrefixTiers>(fake_cache_calls(model), engine::PrefixStore(options.tier_memory_bytes, std::move(disk)),
                                                engine::PrefixTiers::Policy{});
 }
 
@@ -172,6 +175,7 @@ inline engine::EngineParts fake_parts_of(FakeModel& model, kvcache::CacheGeometr
   engine::EngineParts parts = fake_parts(model, geometry);
   parts.clock = std::make_unique<BorrowedClock>(clock);
   parts.tiers = fake_tiers(model, options);
+  parts.swap = fake_cache_calls(model);
   return parts;
 }
 
@@ -187,6 +191,7 @@ class Harness {
                                                                  .max_model_len = options.max_model_len,
                                                                  .max_queue = options.max_queue,
                                                                  .prefix_cache = options.prefix_cache,
+                                                                 .swap_memory_bytes = options.swap_memory_bytes,
                                                                  .speculation = options.speculation,
                                                                  .verification_rule = options.verification_rule,
                                                                  .max_drafts = options.max_drafts,
@@ -208,6 +213,7 @@ class Harness {
       check(engine.step(), "an engine with work has something to do");
       check(++num_steps < 100'000, "every request ends");
     }
+    check(engine.stats().swap.num_bytes == 0, "nothing is kept of requests that are over");
     check(engine.stats().num_blocks_used == 0 && engine.stats().num_slots_used == 0, "everything came back");
   }
 

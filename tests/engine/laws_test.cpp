@@ -71,6 +71,47 @@ TEST(EngineLaw, PreemptedAndResumedIsUninterrupted) {
   EXPECT_GT(num_preemptions, 40);
 }
 
+/// With and without a prefix cache and overlap, with room for few or all of the preempted; requests are called off in between.
+TEST(EngineLaw, SwappedAndRestoredIsKept) {
+  std::mt19937_64 random = seeded(16);
+  std::int64_t num_restored = 0;
+  std::int64_t num_computed_again = 0;
+  for (int round = 0; round < 16; ++round) {
+    Harness harness({.max_requests = 8,
+                     .max_batched_tokens = 20,
+                     .max_model_len = 100,
+                     .num_blocks = 26,
+                     .num_extra_slots = round % 3,
+                     .overlap_depth = round % 2,
+                     .swap_memory_bytes = round % 4 < 2 ? std::size_t{1} << 20 : 700,
+                     .prefix_cache = round % 8 >= 4});
+    std::vector<std::pair<RequestId, engine::GenerationRequest>> requests;
+    for (int i = 0; i < 10; ++i) {
+      auto request = random_request(random, 30, 60);
+      request.ignore_eos = true;
+      request.priority = static_cast<std::int32_t>(random() % 2);
+      requests.emplace_back(harness.submit(request), request);
+      harness.engine.step();
+    }
+    const RequestId doomed = requests[random() % requests.size()].first;
+    for (int step = 0; step < 30; ++step) {
+      harness.engine.step();
+      harness.engine.check_integrity();
+    }
+    harness.engine.cancel(doomed);
+    harness.run_to_the_end();
+    num_restored += harness.engine.stats().swap.num_restored;
+    num_computed_again += harness.engine.stats().num_preemptions - harness.engine.stats().swap.num_restored;
+    for (const auto& [id, request] : requests) {
+      if (id != doomed) {
+        expect_same(harness.reply(id), alone(request));
+      }
+    }
+  }
+  EXPECT_GT(num_restored, 40);
+  EXPECT_GT(num_computed_again, 10);
+}
+
 TEST(EngineLaw, RandomCancelsChangeNobodyElseAndReturnEverything) {
   std::mt19937_64 random = seeded(14);
   int num_cancelled = 0;

@@ -137,6 +137,7 @@ TEST_F(StoreFolder, ADiskThatRefusesLosesPrefixesAndNothingElse) {
   for (std::uint64_t number = 1; number <= 4; ++number) {
     store.put(key(number), bytes(number));
   }
+  store.settle();
   EXPECT_EQ(store.stats().num_refused, 3);
   EXPECT_EQ(store.get(key(4)), bytes(4));
   EXPECT_EQ(store.get(key(1)), std::nullopt);
@@ -148,6 +149,7 @@ TEST_F(StoreFolder, MemorySpillsToDiskAndGivesTheRestAtTheEnd) {
     for (std::uint64_t number = 1; number <= 4; ++number) {
       store.put(key(number), bytes(number));
     }
+    store.settle();
     EXPECT_EQ(store.stats().num_in_memory, 2U);
     EXPECT_EQ(store.stats().num_on_disk, 2U);
     for (std::uint64_t number = 1; number <= 4; ++number) {
@@ -156,6 +158,37 @@ TEST_F(StoreFolder, MemorySpillsToDiskAndGivesTheRestAtTheEnd) {
     }
   }
   EXPECT_EQ(open().num_files(), 4U);
+}
+
+TEST_F(StoreFolder, TheWorkerTakesWritesAndBringsReadsWithoutAnybodyWaiting) {
+  {
+    DiskWorker worker(open());
+    for (std::uint64_t i = 0; i < 50; ++i) {
+      worker.write(key(i), bytes(i));
+      EXPECT_TRUE(worker.contains(key(i))) << "on its way is there";
+      worker.begin_read(key(i));
+    }
+    for (std::uint64_t i = 0; i < 50; ++i) {
+      worker.wait_for(key(i));
+      EXPECT_EQ(worker.take(key(i)), bytes(i));
+      EXPECT_EQ(worker.take(key(i)), std::nullopt) << "once";
+    }
+    worker.begin_read(key(100));
+    EXPECT_FALSE(worker.is_reading(key(100))) << "what is not there is not read";
+  }
+  EXPECT_EQ(open().num_files(), 50U) << "the end of a worker writes what it has taken";
+}
+
+TEST_F(StoreFolder, TheQueueOfTheWorkerIsBounded) {
+  DiskWorker worker(open(), 2500);
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    worker.write(key(i), bytes(i));
+  }
+  for (std::uint64_t i = 200; i < 220; ++i) {
+    worker.write(key(i), bytes(i), WhenFull::wait);
+    EXPECT_TRUE(worker.contains(key(i)));
+  }
+  EXPECT_LE(worker.stats().num_refused, 200);
 }
 
 TEST(PrefixStore, WithoutADiskWhatDoesNotFitIsLost) {

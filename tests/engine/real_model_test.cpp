@@ -111,6 +111,32 @@ TEST_P(RealModelLaw, PreemptedAndResumedIsUninterrupted) {
   }
 }
 
+TEST_P(RealModelLaw, SwappedAndRestoredIsKept) {
+  for (const std::int32_t overlap_depth : {0, 1}) {
+    std::mt19937_64 random(29);
+    engine::EngineOptions options{.max_requests = 2,
+                                  .max_batched_tokens = 160,
+                                  .max_model_len = 384,
+                                  .prefix_cache = false,
+                                  .swap_memory_bytes = std::size_t{1} << 30,
+                                  .overlap_depth = overlap_depth};
+    options.kv_memory_bytes = 6 * RealEngine::load(GetParam(), options).loaded.memory.cache.per_block();
+    RealEngine engine = RealEngine::load(GetParam(), options);
+    ASSERT_EQ(engine.loaded.engine->stats().num_blocks, 5);
+    std::vector<std::pair<engine::GenerationRequest, std::shared_ptr<Reply>>> requests;
+    for (const std::size_t num_prompt : {248U, 250U}) {
+      const auto request = request_of(random, num_prompt, 12);
+      requests.emplace_back(request, engine.submit(request));
+    }
+    engine.run_to_the_end();
+    EXPECT_EQ(engine.loaded.engine->stats().swap.num_restored, 1);
+    EXPECT_EQ(engine.loaded.engine->stats().num_prefill_tokens, 248 + 250 + 1) << "only the row that follows is computed";
+    for (const auto& [request, reply] : requests) {
+      EXPECT_EQ(reply->tokens, tokens_alone(GetParam(), request));
+    }
+  }
+}
+
 TEST_P(RealModelLaw, AnyNumberOfThreadsGivesTheSameTokens) {
   std::mt19937_64 random(24);
   std::vector<engine::GenerationRequest> requests;

@@ -254,8 +254,8 @@ TEST(Speculation, ChoicesOfOnePromptDraftToo) {
 
 // --- the numbers behind the choices -------------------------------------------------------------------------------
 
-TEST(StepTimes, InterpolatesAndNeverFalls) {
-  engine::StepTimes times(12);
+TEST(StepCosts, InterpolatesAndNeverFalls) {
+  engine::StepCosts times(12);
   EXPECT_EQ(times.seconds(4), 0);
   for (int i = 0; i < 9; ++i) {
     times.add(2, i == 4 ? 100.0 : 1.0);  // one step was disturbed

@@ -77,6 +77,41 @@ TEST_F(Tiers, TheNextProcessFindsPrefixesOnTheDisk) {
   EXPECT_EQ(reply.tokens, alone(asked).tokens);
 }
 
+/// Many requests whose prefixes are on the disk: some are called off while their files are read, the others get their tokens.
+TEST_F(Tiers, RequestsWaitForTheirFilesAndNobodyElseDoes) {
+  std::vector<engine::GenerationRequest> asked;
+  {
+    HarnessOptions options = small_device(0, folder_);
+    Harness harness(options);
+    for (int i = 0; i < 8; ++i) {
+      asked.push_back(request());
+      run(harness, asked.back());
+    }
+  }
+  HarnessOptions options = small_device(0, folder_);
+  options.max_requests = 4;
+  options.num_blocks = 160;
+  options.num_extra_slots = 40;  // states of others that run must not displace those that wait
+  options.overlap_depth = 1;
+  Harness harness(options);
+  std::vector<RequestId> ids;
+  for (const engine::GenerationRequest& request : asked) {
+    ids.push_back(harness.submit(request));
+    harness.engine.cancel(harness.submit(request));
+  }
+  const engine::GenerationRequest fresh = request();
+  const RequestId fresh_id = harness.submit(fresh);
+  harness.run_to_the_end();
+  harness.engine.check_integrity();
+  std::int32_t num_cached = 0;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    EXPECT_EQ(harness.reply(ids[i]).tokens, alone(asked[i]).tokens);
+    num_cached += harness.reply(ids[i]).num_cached_tokens;
+  }
+  EXPECT_EQ(num_cached, 8 * 40);
+  EXPECT_EQ(harness.reply(fresh_id).tokens, alone(fresh).tokens);
+}
+
 TEST_F(Tiers, ADamagedFileIsAMissNeverAWrongToken) {
   const auto asked = request();
   {

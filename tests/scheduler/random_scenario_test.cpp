@@ -29,6 +29,7 @@ struct NaiveRequest {
   std::int32_t max_positions = 0;
   std::int32_t num_computed = 0;
   std::int32_t num_drafts = 0;
+  std::int32_t num_saved = 0;  ///< positions that were kept elsewhere when it was preempted
   SlotId slot{};
   std::vector<BlockId> blocks{};
 };
@@ -42,6 +43,7 @@ class NaiveModel {
   void observe(const StepPlan& plan) {
     const std::int32_t num_free = scenario_.geometry.num_blocks - 1 - num_held_blocks();
     observe_preemption(plan, num_free);
+    observe_saving(plan);
     std::int32_t num_rows = 0;
     std::set<RequestId> planned;
     for (std::size_t i = 0; i < plan.chunks.size(); ++i) {
@@ -91,14 +93,34 @@ class NaiveModel {
     if (num_needed <= num_free) {
       ASSERT_TRUE(plan.preempted.empty()) << "no request is preempted without need";
     }
+    for (const FreedCache& freed : plan.freed) {
+      const NaiveRequest& request = requests.at(freed.request.value);
+      ASSERT_EQ(freed.num_computed, request.num_computed);
+      ASSERT_EQ(freed.slot, request.slot.value == 0 ? freed.slot : request.slot);
+      const auto num_blocks = static_cast<std::size_t>(blocks_for(freed.num_computed));
+      ASSERT_TRUE(std::ranges::equal(freed.blocks, std::span(request.blocks).first(num_blocks)));
+    }
     for (const RequestId id : plan.preempted) {
       NaiveRequest& request = requests.at(id.value);
       ASSERT_NE(request.phase, Phase::queued);
       ASSERT_NE(id.value, *oldest) << "the oldest running request is never preempted";
       request.phase = Phase::queued;
+      request.num_saved = 0;
       request.num_computed = 0;
       request.blocks.clear();
       request.slot = {};
+    }
+  }
+
+  /// What a preempted request had is told, and one that was saved goes on from there.
+  void observe_saving(const StepPlan& plan) {
+    ASSERT_EQ(plan.freed.size(), scenario_.limits.notes_preempted_caches ? plan.preempted.size() : 0U);
+    for (const Admission& admission : plan.admitted) {
+      NaiveRequest& request = requests.at(admission.request.value);
+      const bool is_worth_it = request.num_saved > scenario_.geometry.positions_per_block;
+      ASSERT_EQ(admission.is_resumed, is_worth_it);
+      request.num_computed = admission.is_resumed ? request.num_saved : 0;
+      request.num_saved = 0;
     }
   }
 
@@ -242,6 +264,13 @@ class ScenarioRun {
     model_.observe(plan);
     num_preempted_ += static_cast<int>(plan.preempted.size());
     std::vector<Event> events;
+    for (const FreedCache& freed : plan.freed) {
+      NaiveRequest& request = model_.requests.at(freed.request.value);
+      if (request.phase == Phase::queued && random_() % 3 != 0) {
+        request.num_saved = freed.num_computed;
+        events.push_back(Saved{.request = freed.request});
+      }
+    }
     for (const PlannedChunk& chunk : plan.chunks) {
       const NaiveRequest& request = model_.requests.at(chunk.request.value);
       if (chunk.num_logit_rows > 1) {
@@ -320,6 +349,18 @@ TEST(RandomScenario, KeepsItsPromisesWithDrafts) {
                                      .max_drafts = 5},
                                     8);
     EXPECT_GT(drafted.num_drafts(), 3000);
+  }
+}
+
+TEST(RandomScenario, KeepsItsPromisesWhenPreemptedRequestsAreSaved) {
+  for (const std::uint64_t seed : {8U, 9U}) {
+    const ScenarioRun saved = run({.limits = {.max_requests = 8, .max_batched_tokens = 24, .notes_preempted_caches = true},
+                                   .geometry = {.positions_per_block = 4, .num_blocks = 30, .num_slots = 9},
+                                   .max_prompt = 60,
+                                   .max_outputs = 50,
+                                   .end_chance = 20},
+                                  seed);
+    EXPECT_GT(saved.num_preempted(), 100);
   }
 }
 

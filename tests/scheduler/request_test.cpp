@@ -28,7 +28,7 @@ TEST(Request, CountsComputedPositionsByState) {
 TEST(Request, PreemptionGivesEverythingBack) {
   kvcache::CachePool pool = small_pool();
   State state = admit(Waiting{}, *pool.acquire(10));
-  state = preempt(std::move(state), pool);
+  state = preempt(std::move(state), {}, pool);
   EXPECT_TRUE(std::holds_alternative<Preempted>(state));
   EXPECT_EQ(pool.blocks().num_used(), 0);
   EXPECT_EQ(pool.slots().num_used(), 0);
@@ -53,7 +53,7 @@ TEST(Request, FinishingInAnyStateGivesEverythingBack) {
 
 TEST(RequestDeathTest, ForbiddenTransitionsAbort) {
   kvcache::CachePool pool = small_pool();
-  EXPECT_DEATH((void)preempt(Waiting{}, pool), "only a running request is preempted");
+  EXPECT_DEATH((void)preempt(Waiting{}, {}, pool), "only a running request is preempted");
   EXPECT_DEATH((void)admit(Finished{}, kvcache::Holding()), "only a queued request is admitted");
   EXPECT_DEATH((void)finish(Finished{}, pool), "a request finishes once");
 }

@@ -257,10 +257,28 @@ TEST(ApiServer, EveryRequestLeavesOneLine) {
   const auto line = bench.log.pop(10s);
   ASSERT_TRUE(line);
   for (const char* part :
-       {"id=line-1", "\"POST /v1/chat/completions\"", "status=200", "api=chat", "prompt=", "completion=", "finish=stop"}) {
+       {"id=line-1", "\"POST /v1/chat/completions\"", "status=200", "api=chat", "prompt=", "completion=", "miss=disabled", "miss_at=0",
+        "queue_ms=", "finish=stop"}) {
     EXPECT_NE(line->find(part), std::string::npos) << *line;
   }
   EXPECT_EQ(line->find("Hello"), std::string::npos);
+  EXPECT_EQ(line->find("script:"), std::string::npos) << "no prompt unless it is asked for";
+}
+
+TEST(ApiServer, PromptsAreLoggedWhenTheyAreAskedFor) {
+  ApiBenchOptions options;
+  options.server.log_prompts = true;
+  options.server.log_format = LogFormat::json;
+  ApiBench bench(std::move(options));
+  bench.post(kChat, chat_body("hello"));
+  bench.post("/v1/completions", R"({"model":"nano","prompt":"[script:hello]"})");
+  for (int i = 0; i < 2; ++i) {
+    const auto line = bench.log.pop(10s);
+    ASSERT_TRUE(line);
+    const auto parsed = json::parse(*line);
+    ASSERT_TRUE(parsed && parsed->find("prompt_text") != nullptr) << *line;
+    EXPECT_NE(parsed->find("prompt_text")->as_string()->find("[script:hello]"), std::string::npos);
+  }
 }
 
 TEST(ApiServer, TheAccessLineIsAlsoJson) {

@@ -58,6 +58,32 @@ TEST(Choices, AStreamNamesTheChoiceOfEveryChunkAndEndsWithOneUsage) {
   }
 }
 
+TEST(Choices, ThePromptOfAllIsComputedOnce) {
+  const std::string padding(600, 'x');
+  const auto num_computed = [&](std::string_view path, const std::string& body) {
+    ApiBench bench({.model = {.has_prefix_cache = true}});
+    EXPECT_EQ(bench.post(std::string(path), body).status, 200);
+    EXPECT_TRUE(eventually([&] { return bench.is_quiet(); }));
+    return bench.model->engine->stats().num_prefill_tokens;
+  };
+  const std::string text = R"({"model":"nano","prompt":")" + padding + R"([script:hello]")";
+  EXPECT_EQ(num_computed("/v1/completions", text + R"(,"n":4})"), num_computed("/v1/completions", text + "}"));
+  const std::string chat = R"({"model":"nano","messages":[{"role":"user","content":")" + padding + R"([script:hello]"}])";
+  EXPECT_EQ(num_computed(kChat, chat + R"(,"n":4})"), num_computed(kChat, chat + "}"));
+}
+
+TEST(Choices, WhatWasCachedOfThePromptCountsForAll) {
+  ApiBench bench({.model = {.has_prefix_cache = true}});
+  const std::string body =
+      R"({"model":"nano","messages":[{"role":"user","content":")" + std::string(2000, 'x') + R"([script:hello]"}],"n":3})";
+  const auto cached = [&] {
+    const auto reply = json::parse(bench.post(kChat, body).body);
+    return count(*reply, "prompt_cache_hit_tokens");
+  };
+  EXPECT_EQ(cached(), 0U);
+  EXPECT_GE(cached(), 128U);
+}
+
 TEST(Choices, AFailureOfOneEndsAll) {
   ApiBench bench;
   EXPECT_EQ(bench.post(kChat, chat_body("bad", R"(,"n":2)")).status, 500);

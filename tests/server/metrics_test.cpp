@@ -67,21 +67,60 @@ TEST(Metrics, RequestsTokensAndTimesAreCounted) {
   EXPECT_FALSE(page.contains("deepinfer_requests_running"));  // no model yet
 }
 
-TEST(Metrics, CacheBlocksAddUpToWhatThereIs) {
-  engine::EngineStats stats;
-  stats.num_blocks = 100;
-  stats.num_blocks_used = 30;
-  stats.num_slots = 8;
-  stats.num_slots_used = 8;
-  stats.num_running = 8;
-  stats.num_waiting = 2;
-  const auto page = samples(Metrics().text(&stats, {}));
-  EXPECT_EQ(
-      page.at(R"(deepinfer_cache_blocks{group="tokens",state="used"})") + page.at(R"(deepinfer_cache_blocks{group="tokens",state="free"})"),
-      100);
-  EXPECT_EQ(page.at(R"(deepinfer_cache_blocks{group="states",state="free"})"), 0);
+ServedMemory two_groups() {
+  return {.weight_bytes = 1000,
+          .workspace_bytes = 200,
+          .groups = {{.name = "index keys", .unit = CacheUnit::block, .bytes_per_unit = 10, .num_units = 101},
+                     {.name = "window rings", .unit = CacheUnit::slot, .bytes_per_unit = 30, .num_units = 9}}};
+}
+
+TEST(Metrics, CacheGroupsAddUpToWhatThereIs) {
+  const ServedMemory memory = two_groups();
+  EngineView engine{.stats = {}, .memory = memory};
+  engine.stats.num_blocks = 100;
+  engine.stats.num_blocks_used = 30;
+  engine.stats.num_slots = 8;
+  engine.stats.num_slots_used = 8;
+  engine.stats.num_running = 8;
+  engine.stats.num_waiting = 2;
+  const auto page = samples(Metrics().text(&engine, {}));
+  EXPECT_EQ(page.at(R"(deepinfer_cache_blocks{group="index_keys",state="used"})"), 30);
+  EXPECT_EQ(page.at(R"(deepinfer_cache_blocks{group="index_keys",state="free"})"), 70);
+  EXPECT_EQ(page.at(R"(deepinfer_cache_blocks{group="window_rings",state="free"})"), 0);
   EXPECT_EQ(page.at("deepinfer_requests_running"), 8);
   EXPECT_EQ(page.at("deepinfer_requests_waiting"), 2);
+  double num_bytes = 0;
+  for (const auto& [name, value] : page) {
+    num_bytes += name.starts_with("deepinfer_device_memory_bytes") ? value : 0;
+  }
+  EXPECT_EQ(num_bytes, 1000 + 200 + 101 * 10 + 9 * 30);
+}
+
+TEST(Metrics, StepsQueueAndPrefixesOfTheEngineAreShown) {
+  const ServedMemory memory = two_groups();
+  EngineView engine{.stats = {}, .memory = memory};
+  engine.stats.queue_time.add(20ms);
+  engine.stats.queue_time.add(400s);
+  engine.stats.step_times[static_cast<std::size_t>(engine::StepKind::mixed)].forward.add(3ms);
+  engine.stats.step_times[static_cast<std::size_t>(engine::StepKind::mixed)].host.add(30us);
+  engine.stats.num_prefix_hits = 4;
+  engine.stats.num_prefix_misses[static_cast<std::size_t>(scheduler::PrefixMiss::evicted)] = 3;
+  engine.stats.tiers.memory_bytes = 77;
+  engine.stats.num_preemptions = 5;
+  const auto page = samples(Metrics().text(&engine, {}));
+  EXPECT_EQ(page.at(R"(deepinfer_queue_seconds_bucket{le="0.01"})"), 0);
+  EXPECT_EQ(page.at(R"(deepinfer_queue_seconds_bucket{le="0.025"})"), 1);
+  EXPECT_EQ(page.at(R"(deepinfer_queue_seconds_bucket{le="300"})"), 1);
+  EXPECT_EQ(page.at(R"(deepinfer_queue_seconds_bucket{le="+Inf"})"), 2);
+  EXPECT_EQ(page.at("deepinfer_queue_seconds_count"), 2);
+  EXPECT_NEAR(page.at("deepinfer_queue_seconds_sum"), 400.02, 1e-9);
+  EXPECT_EQ(page.at(R"(deepinfer_step_seconds_count{kind="mixed",phase="forward"})"), 1);
+  EXPECT_EQ(page.at(R"(deepinfer_step_seconds_bucket{kind="mixed",phase="host",le="5e-05"})"), 1);
+  EXPECT_EQ(page.at(R"(deepinfer_step_seconds_count{kind="decode",phase="forward"})"), 0);
+  EXPECT_EQ(page.at("deepinfer_prefix_hits_total"), 4);
+  EXPECT_EQ(page.at(R"(deepinfer_prefix_miss_total{reason="evicted"})"), 3);
+  EXPECT_EQ(page.at(R"(deepinfer_prefix_tier_bytes{tier="memory"})"), 77);
+  EXPECT_EQ(page.at("deepinfer_preemptions_total"), 5);
 }
 
 }  // namespace

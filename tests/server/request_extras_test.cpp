@@ -28,11 +28,15 @@ TEST(RequestExtras, AbsentAndNullMembersChangeNothing) {
 
 TEST(RequestExtras, EveryMemberIsRead) {
   const auto extras = read(R"({"top_k":40,"min_p":0.05,"presence_penalty":1,"frequency_penalty":-0.5,"repetition_penalty":1.1,
-                              "logit_bias":{"5":-100,"17":2.5},"n":3,"ignore_eos":true,"seed":-1})");
+                              "logit_bias":{"5":-100,"17":2.5},"n":3,"ignore_eos":true,"seed":-1,"priority":-7,"time_limit":1.5,
+                              "cache_salt":"tenant 5"})");
   ASSERT_TRUE(extras) << extras.error().message;
   EXPECT_EQ(extras->num_choices, 3);
   EXPECT_TRUE(extras->ignore_eos);
   EXPECT_EQ(extras->seed, std::numeric_limits<std::uint64_t>::max());
+  EXPECT_EQ(extras->priority, -7);
+  EXPECT_EQ(extras->time_limit, std::chrono::milliseconds(1500));
+  EXPECT_EQ(extras->cache_salt, "tenant 5");
   EXPECT_EQ(extras->sampling.top_k, 40);
   EXPECT_EQ(extras->sampling.min_p, 0.05);
   const sampling::Adjustments& adjustments = extras->sampling.adjustments;
@@ -64,12 +68,23 @@ TEST(RequestExtras, WrongMembersAreNamed) {
       {R"({"logit_bias":{"3":"a"}})", "Invalid logit_bias of token 3, the valid range is [-100, 100]"},
       {R"({"seed":1.5})", "Invalid seed value, it must be an integer in the range [-9223372036854775808, 9223372036854775807]"},
       {R"({"ignore_eos":1})", "'ignore_eos' must be a boolean"},
+      {R"({"priority":101})", "Invalid priority value, it must be an integer in the range [-100, 100]"},
+      {R"({"priority":"high"})", "Invalid priority value, it must be an integer in the range [-100, 100]"},
+      {R"({"time_limit":0})", "'time_limit' must be more than 0 seconds; leave it out for no limit"},
+      {R"({"time_limit":-1})", "Invalid time_limit value, the valid range of time_limit is [0, 86400]"},
+      {R"({"time_limit":"5s"})", "Invalid time_limit value, the valid range of time_limit is [0, 86400]"},
+      {R"({"cache_salt":5})", "'cache_salt' must be a string"},
   };
   for (const auto& [text, message] : cases) {
     const auto extras = read(text);
     ASSERT_FALSE(extras) << text;
     EXPECT_EQ(extras.error().message, message) << text;
   }
+}
+
+TEST(RequestExtras, ALongSaltIsRefused) {
+  EXPECT_TRUE(read_extras(json::Object{{"cache_salt", std::string(256, 'x')}}));
+  EXPECT_FALSE(read_extras(json::Object{{"cache_salt", std::string(257, 'x')}}));
 }
 
 TEST(RequestExtras, ABiasOfVeryManyTokensIsRefused) {

@@ -72,6 +72,8 @@ class ScriptedModel {
     return logits_;
   }
 
+  void copy_state(SlotId from, SlotId to) { histories_[to] = histories_[from]; }
+
   static constexpr TokenId kEos{1};
 
  private:
@@ -128,6 +130,7 @@ struct ScriptedOptions {
   std::int32_t max_queue = 64;
   bool strict_official = false;
   bool has_structured_output = true;
+  bool has_prefix_cache = false;  ///< and choices fork
 };
 
 inline const tokenizer::Tokenizer& nano_tokenizer() {
@@ -153,6 +156,10 @@ inline std::shared_ptr<const ServedModel> scripted_model(ScriptedOptions options
       .eos = ScriptedModel::kEos,
       .geometry = {.positions_per_block = 128, .num_blocks = 1 + 32 * options.max_requests, .num_slots = 1 + options.max_requests},
       .vocabulary = nano_vocabulary()};
+  if (options.has_prefix_cache) {
+    parts.model.copy_state = [model](SlotId from, SlotId to) { model->copy_state(from, to); };
+    parts.model.copy_block = [](BlockId, BlockId) {};  // the history of a slot is all there is
+  }
   const engine::EngineOptions engine_options{
       .max_requests = options.max_requests, .max_batched_tokens = 256, .max_model_len = kScriptedContext, .max_queue = options.max_queue};
   auto thread = std::make_shared<engine::EngineThread>(std::make_unique<engine::Engine>(std::move(parts), engine_options));

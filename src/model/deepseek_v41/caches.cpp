@@ -73,10 +73,13 @@ Result<Caches> make_caches(Device& device, const Config& config, const CacheSize
     out.sources.emplace(layer, source);
   }
   out.groups = {
-      {.name = "compressed rows", .bytes_per_unit = compressed_bytes, .num_units = sizes.num_blocks},
-      {.name = "index keys", .bytes_per_unit = key_bytes, .num_units = sizes.num_blocks},
-      {.name = "window rings", .bytes_per_unit = out.ring_bytes * static_cast<std::size_t>(num_rings), .num_units = sizes.num_slots},
-      {.name = "compressor tails", .bytes_per_unit = tail_bytes, .num_units = sizes.num_slots}};
+      {.name = "compressed rows", .unit = CacheUnit::block, .bytes_per_unit = compressed_bytes, .num_units = sizes.num_blocks},
+      {.name = "index keys", .unit = CacheUnit::block, .bytes_per_unit = key_bytes, .num_units = sizes.num_blocks},
+      {.name = "window rings",
+       .unit = CacheUnit::slot,
+       .bytes_per_unit = out.ring_bytes * static_cast<std::size_t>(num_rings),
+       .num_units = sizes.num_slots},
+      {.name = "compressor tails", .unit = CacheUnit::slot, .bytes_per_unit = tail_bytes, .num_units = sizes.num_slots}};
   Result<std::vector<Buffer>> buffers = std::move(memory).finish("caches");
   if (!buffers) {
     return std::unexpected(std::move(buffers.error()));

@@ -32,9 +32,13 @@ struct CacheSizes {
   std::int32_t max_drafts = 0;              ///< deepest rollback is max_drafts + 1 positions (sizes the rings)
 };
 
+/// What a cache group has one unit of bytes for.
+enum class CacheUnit : std::uint8_t { block, slot };
+
 /// Bytes of one cache group, for start-up prints and metrics.
 struct CacheGroup {
   std::string name;                ///< "compressed rows", "index keys", "window rings", …
+  CacheUnit unit = CacheUnit::block;
   std::size_t bytes_per_unit = 0;  ///< per block or per slot
   std::int32_t num_units = 0;
 };
