@@ -158,6 +158,7 @@ int main(int argc, char** argv) {
       return 1;
     }
   }
+  std::printf("%d requests sent in %.2f s\n", num_streams, seconds(begin, std::chrono::steady_clock::now()));
   std::int32_t num_open = num_streams;
   std::array<epoll_event, 256> events;
   while (num_open > 0 && std::chrono::steady_clock::now() - begin < kPatience) {
