@@ -29,7 +29,7 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 constexpr std::int32_t kContext = 1024;
 constexpr std::chrono::seconds kPatience{120};
 
-struct Stream {
+struct ClientStream {
   int socket = -1;
   SteadyTime begin;
   SteadyTime last;
@@ -91,7 +91,7 @@ int open_stream(std::uint16_t port, std::int32_t num_tokens) {
 }
 
 /// True while the stream goes on.
-bool read_some(Stream& stream) {
+bool read_some(ClientStream& stream) {
   std::array<char, 16384> buffer;
   const ssize_t size = ::recv(stream.socket, buffer.data(), buffer.size(), 0);
   if (size <= 0) {
@@ -147,9 +147,9 @@ int main(int argc, char** argv) {
   (*server)->serve(model);
 
   const int poll = ::epoll_create1(0);
-  std::vector<Stream> streams(static_cast<std::size_t>(num_streams));
+  std::vector<ClientStream> streams(static_cast<std::size_t>(num_streams));
   const SteadyTime begin = std::chrono::steady_clock::now();
-  for (Stream& stream : streams) {
+  for (ClientStream& stream : streams) {
     stream.begin = std::chrono::steady_clock::now();
     stream.socket = open_stream((*server)->port(), num_tokens);
     epoll_event event{.events = EPOLLIN, .data = {.ptr = &stream}};
@@ -158,12 +158,13 @@ int main(int argc, char** argv) {
       return 1;
     }
   }
+  std::printf("%d requests sent in %.2f s\n", num_streams, seconds(begin, std::chrono::steady_clock::now()));
   std::int32_t num_open = num_streams;
   std::array<epoll_event, 256> events;
   while (num_open > 0 && std::chrono::steady_clock::now() - begin < kPatience) {
     const int num_ready = ::epoll_wait(poll, events.data(), static_cast<int>(events.size()), 1000);
     for (int i = 0; i < num_ready; ++i) {
-      auto& stream = *static_cast<Stream*>(events[static_cast<std::size_t>(i)].data.ptr);
+      auto& stream = *static_cast<ClientStream*>(events[static_cast<std::size_t>(i)].data.ptr);
       if (!read_some(stream)) {
         ::epoll_ctl(poll, EPOLL_CTL_DEL, stream.socket, nullptr);
         ::close(stream.socket);
@@ -176,7 +177,7 @@ int main(int argc, char** argv) {
   std::vector<double> gaps;
   std::size_t num_events = 0;
   std::int64_t num_complete = 0;
-  for (const Stream& stream : streams) {
+  for (const ClientStream& stream : streams) {
     firsts.push_back(stream.first_seconds);
     gaps.push_back(stream.longest_gap_seconds);
     num_events += stream.num_events;

@@ -91,7 +91,7 @@ TEST_F(Tiers, RequestsWaitForTheirFilesAndNobodyElseDoes) {
   HarnessOptions options = small_device(0, folder_);
   options.max_requests = 4;
   options.num_blocks = 160;
-  options.num_extra_slots = 40;  // states of others that run must not displace those that wait
+  options.num_extra_slots = 40;
   options.overlap_depth = 1;
   Harness harness(options);
   std::vector<RequestId> ids;
