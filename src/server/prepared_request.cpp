@@ -100,7 +100,7 @@ std::optional<Refusal> encode(const ServedModel& model, PreparedRequest& out) {
   if (!prompt.images.empty()) {
     return refusal(out.api, 400, "the model " + model.name + " does not take images");
   }
-  auto ids = recipe::encode_prompt(prompt, model.tokenizer);
+  auto ids = recipe::encode_prompt(prompt, model.tokenizer, model.num_encode_threads);
   if (!ids) {
     return refusal(out.api, 500, std::move(ids.error().message));
   }
