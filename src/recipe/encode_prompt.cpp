@@ -1,5 +1,9 @@
+#include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "recipe/render.h"
 #include "tokenizer/tokenizer.h"
@@ -8,32 +12,47 @@ namespace deepinfer::recipe {
 
 namespace {
 
-void append_plain(std::vector<TokenId>& ids, std::string_view text, const tokenizer::Tokenizer& tokenizer) {
-  if (!text.empty()) {
-    const std::vector<TokenId> piece = tokenizer.encode(text, tokenizer::AddedTokens::ignore);
-    ids.insert(ids.end(), piece.begin(), piece.end());
+/// Appends to the ids of one prompt.
+class PromptIds {
+ public:
+  PromptIds(const tokenizer::Tokenizer& tokenizer, std::int32_t num_threads) : tokenizer_(tokenizer), num_threads_(num_threads) {}
+
+  void reserve(std::size_t num_ids) { ids_.reserve(num_ids); }
+  [[nodiscard]] std::size_t size() const { return ids_.size(); }
+  void token(TokenId id) { ids_.push_back(id); }
+  void append(std::span<const TokenId> ids) { ids_.insert(ids_.end(), ids.begin(), ids.end()); }
+  void plain(std::string_view text) {
+    if (!text.empty()) {
+      append(tokenizer_.encode(text, tokenizer::AddedTokens::ignore, num_threads_));
+    }
   }
-}
+  [[nodiscard]] std::vector<TokenId> take() && { return std::move(ids_); }
+
+ private:
+  const tokenizer::Tokenizer& tokenizer_;
+  std::int32_t num_threads_;
+  std::vector<TokenId> ids_;
+};
 
 }  // namespace
 
-Result<std::vector<TokenId>> encode_prompt(const Prompt& prompt, const tokenizer::Tokenizer& tokenizer) {
-  auto encoded = encode_illustrated(prompt, tokenizer);
+Result<std::vector<TokenId>> encode_prompt(const Prompt& prompt, const tokenizer::Tokenizer& tokenizer, std::int32_t num_threads) {
+  auto encoded = encode_illustrated(prompt, tokenizer, num_threads);
   return encoded ? Result<std::vector<TokenId>>(std::move(encoded->ids)) : std::unexpected(std::move(encoded.error()));
 }
 
-Result<EncodedPrompt> encode_illustrated(const Prompt& prompt, const tokenizer::Tokenizer& tokenizer) {
+Result<EncodedPrompt> encode_illustrated(const Prompt& prompt, const tokenizer::Tokenizer& tokenizer, std::int32_t num_threads) {
   constexpr std::size_t kBytesPerToken = 3;  // usual for mixed text; only a reservation
   const std::string_view text = prompt.text;
-  EncodedPrompt out;
-  std::vector<TokenId>& ids = out.ids;
+  std::vector<std::size_t> placeholders;
+  PromptIds ids(tokenizer, num_threads);
   ids.reserve(text.size() / kBytesPerToken);
   std::size_t done = 0;
   auto generated = prompt.generated.begin();
   const auto append_generated_before = [&](std::size_t offset) {
     for (; generated != prompt.generated.end() && generated->begin < offset; ++generated) {
-      append_plain(ids, text.substr(done, generated->begin - done), tokenizer);
-      ids.insert(ids.end(), generated->turn->ids.begin(), generated->turn->ids.end());
+      ids.plain(text.substr(done, generated->begin - done));
+      ids.append(generated->turn->ids);
       done = generated->end;
     }
   };
@@ -41,22 +60,22 @@ Result<EncodedPrompt> encode_illustrated(const Prompt& prompt, const tokenizer::
   for (std::size_t i = 0; i < prompt.special_ranges.size(); ++i) {
     const SpecialRange& range = prompt.special_ranges[i];
     append_generated_before(range.begin);
-    append_plain(ids, text.substr(done, range.begin - done), tokenizer);
+    ids.plain(text.substr(done, range.begin - done));
     const std::string_view spelling = text.substr(range.begin, range.end - range.begin);
     const std::optional<TokenId> id = tokenizer.find(spelling);
     if (!id) {
       return fail(ErrorKind::not_found, "the vocabulary has no token `" + std::string(spelling) + "`");
     }
     if (placeholder != prompt.placeholders.end() && *placeholder == i) {
-      out.placeholders.push_back(ids.size());
+      placeholders.push_back(ids.size());
       ++placeholder;
     }
-    ids.push_back(*id);
+    ids.token(*id);
     done = range.end;
   }
   append_generated_before(text.size());
-  append_plain(ids, text.substr(done), tokenizer);
-  return out;
+  ids.plain(text.substr(done));
+  return EncodedPrompt{.ids = std::move(ids).take(), .placeholders = std::move(placeholders)};
 }
 
 }  // namespace deepinfer::recipe

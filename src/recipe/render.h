@@ -37,8 +37,10 @@ struct Prompt {
 [[nodiscard]] Prompt render(const Conversation& conversation, ModelVersion version, const SpecialTokens& special_tokens = {});
 
 /// Token ids of a prompt: every special range one id, generated ranges their ids, the text between encoded without the added vocabulary,
-/// piece by piece. Error (not_found): the vocabulary has no token of that spelling.
-[[nodiscard]] Result<std::vector<TokenId>> encode_prompt(const Prompt& prompt, const tokenizer::Tokenizer& tokenizer);
+/// piece by piece; a long text by up to `num_threads` ≥ 1 threads, with the same ids. Error (not_found): the vocabulary has no token of
+/// that spelling.
+[[nodiscard]] Result<std::vector<TokenId>> encode_prompt(const Prompt& prompt, const tokenizer::Tokenizer& tokenizer,
+                                                         std::int32_t num_threads = 1);
 
 /// Ids, and the places among them of the image placeholders, one for each.
 struct EncodedPrompt {
@@ -46,6 +48,6 @@ struct EncodedPrompt {
   std::vector<std::size_t> placeholders;
 };
 /// The same, as long as images are still one token each.
-[[nodiscard]] Result<EncodedPrompt> encode_illustrated(const Prompt& prompt, const tokenizer::Tokenizer& tokenizer);
+[[nodiscard]] Result<EncodedPrompt> encode_illustrated(const Prompt& prompt, const tokenizer::Tokenizer& tokenizer, std::int32_t num_threads = 1);
 
 }  // namespace deepinfer::recipe

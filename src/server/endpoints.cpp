@@ -139,7 +139,7 @@ Response tokenize(const ServedModel& model, std::string_view body) {
     return bad_request(members.problem());
   }
   const auto mode = special ? tokenizer::AddedTokens::recognise : tokenizer::AddedTokens::ignore;
-  const std::vector<TokenId> ids = model.tokenizer.encode(*text, mode);
+  const std::vector<TokenId> ids = model.tokenizer.encode(*text, mode, model.num_encode_threads);
   return json_response(json::Object{{"ids", id_list(ids)}, {"count", static_cast<std::uint64_t>(ids.size())}});
 }
 

@@ -154,7 +154,7 @@ std::expected<IllustratedIds, Refusal> encode_prompt(const ServedModel& model, r
   if (!prompt.images.empty() && !model.images) {
     return std::unexpected(refusal(api, 400, "the model " + model.name + " does not take images: " + model.images.error()));
   }
-  auto encoded = recipe::encode_illustrated(prompt, model.tokenizer);
+  auto encoded = recipe::encode_illustrated(prompt, model.tokenizer, model.num_encode_threads);
   if (!encoded) {
     return std::unexpected(refusal(api, 500, std::move(encoded.error().message)));
   }

@@ -23,6 +23,7 @@ struct ServedModel {
                                     ///< nothing of docs/recipe.md
   recipe::ConvertOptions convert;   ///< model_versions holds every accepted name; see conversion_options()
   tokenizer::Tokenizer tokenizer;
+  std::int32_t num_encode_threads = 1;  ///< that one long text may be encoded with
   std::shared_ptr<engine::EngineThread> engine;
   std::shared_ptr<grammar::CompilePool> compiler = {};  ///< empty: structured output is refused, or left out when strict_official
   ConstraintSettings constraints = {};                  ///< for the model's tokenizer

@@ -88,7 +88,7 @@ class PromptReader {
     if (!text.starts_with(bos)) {
       append_control(out, bos);
     }
-    const std::vector<TokenId> ids = model_.tokenizer.encode(text, tokenizer::AddedTokens::recognise);
+    const std::vector<TokenId> ids = model_.tokenizer.encode(text, tokenizer::AddedTokens::recognise, model_.num_encode_threads);
     out.ids.insert(out.ids.end(), ids.begin(), ids.end());
     return out;
   }
@@ -113,7 +113,7 @@ class PromptReader {
   }
 
   bool append_plain(TextPrompt& out, std::string_view text) const {
-    const std::vector<TokenId> ids = model_.tokenizer.encode(text, tokenizer::AddedTokens::ignore);
+    const std::vector<TokenId> ids = model_.tokenizer.encode(text, tokenizer::AddedTokens::ignore, model_.num_encode_threads);
     out.ids.insert(out.ids.end(), ids.begin(), ids.end());
     return true;
   }

@@ -48,6 +48,21 @@ TEST(Render, UserTextNeverBecomesAControlToken) {
   }
 }
 
+TEST(Render, ThreadsGiveTheIdsOfOne) {
+  Conversation conversation = hostile_conversation();
+  std::string text;
+  while (text.size() < 400'000) {
+    text += "Words, 词语 and <｜User｜> " + std::to_string(text.size()) + "  \n";
+  }
+  conversation.messages.emplace_back(UserMessage{{.text = text, .images = {}, .placeholders = {}}});
+  const Prompt prompt = render(conversation, ModelVersion::v4_1);
+  const Result<std::vector<TokenId>> expected = encode_prompt(prompt, deepseek_v41());
+  ASSERT_TRUE(expected.has_value());
+  for (const std::int32_t num_threads : {2, 5}) {
+    EXPECT_TRUE(encode_prompt(prompt, deepseek_v41(), num_threads).value() == *expected) << num_threads;
+  }
+}
+
 TEST(Render, RangesAreAscendingAndHoldSpellings) {
   for (const ModelVersion version : {ModelVersion::v4, ModelVersion::v4_1}) {
     const Conversation conversation = hostile_conversation();
