@@ -127,10 +127,13 @@ class DiskFault : public testing::Test {
   }
   /// Files are written by another thread.
   static bool soon(const std::function<bool()>& condition) {
-    for (int i = 0; i < 1000 && !condition(); ++i) {
+    for (int i = 0; i < 1000; ++i) {
+      if (condition()) {
+        return true;
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    return condition();
+    return false;
   }
   std::size_t num_files() const {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_ / "fake"), fs::directory_iterator()));
