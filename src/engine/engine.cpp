@@ -121,7 +121,8 @@ void Engine::enqueue(LiveRequest& live) {
                                  .num_tokens = static_cast<std::int32_t>(live.tokens().size()),
                                  .max_positions = live.max_total() - 1,
                                  .priority = live.notes.priority};
-  if (shares_prefixes_) {
+  submitted.scores_prompt = live.sampling().want_prompt_logprobs;
+  if (shares_prefixes_ && !submitted.scores_prompt) {
     const auto block_size = static_cast<std::size_t>(parts_.geometry.positions_per_block);
     for (std::size_t end = block_size; end <= live.tokens().size(); end += block_size) {
       live.notes.last_prefix = kvcache::next_hash(live.notes.last_prefix, live.tokens().subspan(end - block_size, block_size));
@@ -266,7 +267,7 @@ void Engine::gather_chunks() {
       continue;
     }
     chunks_.push_back(make_chunk(planned, live->second.tokens(), parts_.num_previous_tokens));
-    chunk_owners_.push_back(&live->second);
+    chunk_owners_.push_back({.live = &live->second, .is_complete = planned.is_complete});
     num_prefill_rows_ += static_cast<std::int32_t>(i) < plan_->num_decode_chunks ? 0 : planned.num_tokens;
   }
   if (chunks_.empty()) {
@@ -286,25 +287,50 @@ void Engine::launch() {
   events_.clear();
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
     const auto num_computed = static_cast<std::int32_t>(chunks_[i].tokens.size());
-    events_.push_back(
-        scheduler::Advanced{.request = chunk_owners_[i]->id(), .num_computed = num_computed, .num_new_tokens = chunks_[i].num_logit_rows});
+    events_.push_back(scheduler::Advanced{.request = chunk_owners_[i].live->id(),
+                                          .num_computed = num_computed,
+                                          .num_new_tokens = chunk_owners_[i].is_complete ? 1 : 0});
   }
   scheduler_.apply(events_);
   plan_ = nullptr;
 }
 
 void Engine::collect_rows() {
-  const std::span<const float> logits = parts_.model.wait();
+  std::span<const float> left = parts_.model.wait();
   const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
-  std::size_t row_start = 0;
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
-    if (chunks_[i].num_logit_rows > 0) {
-      check(row_start + row_size <= logits.size(), "the model returns one row of logits per wanted row");
-      take_row(*chunk_owners_[i], logits.subspan(row_start, row_size));
-      row_start += row_size;
+    const auto [live, is_complete] = chunk_owners_[i];
+    const std::size_t size = static_cast<std::size_t>(chunks_[i].num_logit_rows) * row_size;
+    check(size <= left.size(), "the model returns one row of logits per wanted row");
+    const std::span<const float> rows = left.first(size);
+    left = left.subspan(size);
+    if (live->num_scored() < live->num_prompt() && live->sampling().want_prompt_logprobs) {
+      score_prompt(*live, chunks_[i], rows);
+    }
+    if (is_complete && !live->is_finished()) {
+      take_row(*live, rows.last(row_size));
     }
   }
-  check(row_start == logits.size(), "the model returns one row of logits per wanted row");
+  check(left.empty(), "the model returns one row of logits per wanted row");
+}
+
+/// The log probabilities of the prompt tokens behind the rows of a chunk. A prompt that is computed again has had some of them.
+void Engine::score_prompt(LiveRequest& live, const model::Chunk& chunk, std::span<const float> rows) {
+  const SamplingParams& wanted = live.sampling();
+  const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
+  const auto first = static_cast<std::size_t>(chunk.first_position) + 1;  // token that the first row is about
+  while (live.num_scored() >= first && live.num_scored() < std::min(first + chunk.tokens.size(), live.num_prompt())) {
+    const std::span<const float> row = rows.subspan((live.num_scored() - first) * row_size, row_size);
+    const auto read = sampler_.distribution().read(
+        row, {.temperature = wanted.temperature, .top_p = wanted.top_p, .top_k = wanted.top_k, .min_p = wanted.min_p});
+    if (!read) {
+      fail_request(live, sampling::describe(read.error()));
+      apply(scheduler::Ended{.request = live.id()});
+      break;
+    }
+    live.add_prompt(token_output(live.tokens()[live.num_scored()], wanted));
+  }
+  await_delivery(live);
 }
 
 /// The token of one row, and what the scheduler has to know of it.
@@ -335,6 +361,9 @@ void Engine::sample_token(LiveRequest& live, std::span<const float> logits) {
 
 /// Names the block that the last token filled, if it did.
 void Engine::extend_prefixes(LiveRequest& live) {
+  if (live.sampling().want_prompt_logprobs) {
+    return;  // shares nothing, from its prompt on
+  }
   const std::int32_t block_size = parts_.geometry.positions_per_block;
   LiveRequest::Notes& notes = live.notes;
   if (static_cast<std::int32_t>(live.tokens().size()) == notes.num_hashed_tokens + block_size) {

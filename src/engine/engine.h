@@ -112,6 +112,7 @@ class Engine {
   void gather_chunks();
   void launch();
   void collect_rows();
+  void score_prompt(LiveRequest& live, const model::Chunk& chunk, std::span<const float> rows);
   void take_row(LiveRequest& live, std::span<const float> logits);
   void sample_token(LiveRequest& live, std::span<const float> logits);
   LiveRequest& make_live(RequestId id, GenerationRequest&& request, OutputSink&& sink);
@@ -151,7 +152,11 @@ class Engine {
 
   // Of the current step, kept for their capacity.
   std::vector<model::Chunk> chunks_;
-  std::vector<LiveRequest*> chunk_owners_;
+  struct ChunkOwner {
+    LiveRequest* live = nullptr;
+    bool is_complete = false;  ///< as in PlannedChunk
+  };
+  std::vector<ChunkOwner> chunk_owners_;
   std::int32_t num_prefill_rows_ = 0;
   std::vector<scheduler::Event> events_;
   std::vector<LiveRequest*> to_deliver_;

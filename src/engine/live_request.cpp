@@ -48,6 +48,12 @@ void LiveRequest::add(TokenOutput&& token, std::string_view token_bytes) {
   }
 }
 
+void LiveRequest::add_prompt(TokenOutput&& token) {
+  check(num_scored_ < num_prompt(), "a prompt has a probability for each token but the first");
+  output_.prompt.push_back(std::move(token));
+  ++num_scored_;
+}
+
 void LiveRequest::finish(FinishReason reason, std::string message) {
   show(held_back_.size());
   end_with({.reason = reason, .message = std::move(message)});
@@ -73,12 +79,13 @@ void LiveRequest::set_prefix(const scheduler::PrefixReport& prefix) {
 }
 
 void LiveRequest::deliver() {
-  if (output_.tokens.empty() && !output_.finish) {
+  if (output_.prompt.empty() && output_.tokens.empty() && !output_.finish) {
     return;
   }
   const RequestId id = output_.request;
   sink_(std::move(output_));
   output_.request = id;
+  output_.prompt.clear();
   output_.tokens.clear();  // a sink that only looked has left the capacity
   output_.finish.reset();
 }

@@ -65,6 +65,7 @@ struct Request {
   std::vector<kvcache::BlockHash> prefixes = {};  ///< of the blocks that the known tokens fill
   std::int32_t num_published = 0;                 ///< leading blocks of this holding that others may find
   bool was_admitted = false;
+  bool scores_prompt = false;
   State state;
 };
 

@@ -17,7 +17,7 @@
 namespace deepinfer::scheduler {
 
 struct Limits {
-  std::int32_t max_requests = 0;        ///< running at once
+  std::int32_t max_requests = 0;        ///< running at once, and rows of one step that have logits
   std::int32_t max_batched_tokens = 0;  ///< rows of one step, at least max_requests
   ReusePolicy reuse = {};
 };
@@ -29,7 +29,8 @@ struct PlannedChunk {
   std::span<const BlockId> blocks;  ///< covers all positions up to the last of the chunk
   std::int32_t first_position = 0;
   std::int32_t num_tokens = 0;
-  std::int32_t num_logit_rows = 0;  ///< 1 when the chunk ends at the last known token, else 0
+  bool is_complete = false;         ///< it ends at the last known token: the next one is sampled
+  std::int32_t num_logit_rows = 0;  ///< of the last rows: 1 when complete, else 0; all rows of a prompt that is scored
   std::int32_t keep_from = 0;       ///< these three as in model::Chunk
   std::int32_t first_valid = 0;
   std::int32_t stored_until = 0;
@@ -67,6 +68,7 @@ struct Submitted {
   std::int32_t max_positions = 0;                 ///< from num_tokens to the pool's max_positions()
   std::int32_t priority = 0;                      ///< a higher one comes first
   std::vector<kvcache::BlockHash> prefixes = {};  ///< of the blocks that the tokens fill; empty: nothing is shared
+  bool scores_prompt = false;                     ///< every row of the prompt passes every layer and has its logits
 };
 /// A planned chunk was computed: `num_computed` positions more are valid, `num_new_tokens` tokens more are known.
 struct Advanced {
@@ -139,6 +141,7 @@ class Scheduler {
   [[nodiscard]] bool try_admit(Request& request);
   void start(Request& request, const PrefixUse& use);
   [[nodiscard]] std::int32_t next_stop(const Request& request) const;
+  [[nodiscard]] std::int32_t max_scored_rows() const;
   void add_chunk(const Request& request, std::int32_t num_tokens);
   void save_states();
   [[nodiscard]] std::int32_t last_usable_end(const Request& request) const;
