@@ -23,7 +23,7 @@ model::Chunk make_chunk(const scheduler::PlannedChunk& planned, const LiveReques
   return {.slot = planned.slot,
           .blocks = planned.blocks,
           .first_position = planned.first_position,
-          .tokens = planned.num_logit_rows > 1 ? std::span(live.drafts.rows).first(num_tokens) : tokens.subspan(first, num_tokens),
+          .tokens = planned.num_drafts > 0 ? std::span(live.drafts.rows).first(num_tokens) : tokens.subspan(first, num_tokens),
           .previous = tokens.subspan(first - num_previous, num_previous),
           .num_logit_rows = planned.num_logit_rows,
           .keep_from = planned.keep_from,
@@ -148,7 +148,8 @@ void Engine::enqueue(LiveRequest& live) {
                                  .priority = live.notes.priority,
                                  .prefixes = {},
                                  .whole_spans = live.images().whole_spans()};
-  if (shares_prefixes_) {
+  submitted.scores_prompt = live.sampling().want_prompt_logprobs;
+  if (shares_prefixes_ && !submitted.scores_prompt) {
     const auto block_size = static_cast<std::size_t>(parts_.geometry.positions_per_block);
     for (std::size_t end = block_size; end <= live.tokens().size(); end += block_size) {
       live.notes.last_prefix = name_of_block(live, end);
@@ -332,7 +333,7 @@ void Engine::gather_chunks() {
       const PositionRange chunk{.first = planned.first_position, .end = planned.first_position + planned.num_tokens};
       chunks_.back().images = live->second.images().in_chunk(chunk, parts_.num_previous_tokens, image_encoder_);
     }
-    chunk_owners_.push_back(&live->second);
+    chunk_owners_.push_back({.live = &live->second, .is_complete = planned.is_complete, .num_drafts = planned.num_drafts});
     const bool is_decode = static_cast<std::int32_t>(i) < plan_->num_decode_chunks;
     num_prefill_rows_ += is_decode ? 0 : planned.num_tokens;
     has_decode = has_decode || is_decode;
@@ -357,33 +358,57 @@ void Engine::launch() {
   counters_.num_prefill_tokens += num_prefill_rows_;
   events_.clear();
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
-    if (chunks_[i].num_logit_rows > 1) {
+    if (chunk_owners_[i].num_drafts > 0) {
       continue;  // reported when it is known which drafts are accepted
     }
     const auto num_computed = static_cast<std::int32_t>(chunks_[i].tokens.size());
-    events_.push_back(
-        scheduler::Advanced{.request = chunk_owners_[i]->id(), .num_computed = num_computed, .num_new_tokens = chunks_[i].num_logit_rows});
+    events_.push_back(scheduler::Advanced{.request = chunk_owners_[i].live->id(),
+                                          .num_computed = num_computed,
+                                          .num_new_tokens = chunk_owners_[i].is_complete ? 1 : 0});
   }
   scheduler_.apply(events_);
   plan_ = nullptr;
 }
 
 void Engine::collect_rows() {
-  const std::span<const float> logits = parts_.model.wait();
+  std::span<const float> left = parts_.model.wait();
   forward_end_ = parts_.clock->now();
   const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
-  std::size_t row_start = 0;
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
+    const auto [live, is_complete, num_drafts] = chunk_owners_[i];
     const std::size_t size = static_cast<std::size_t>(chunks_[i].num_logit_rows) * row_size;
-    check(row_start + size <= logits.size(), "the model returns one row of logits per wanted row");
-    if (chunks_[i].num_logit_rows > 1) {
-      take_draft_rows(*chunk_owners_[i], chunks_[i], logits.subspan(row_start, size));
-    } else if (size > 0) {
-      take_row(*chunk_owners_[i], logits.subspan(row_start, size));
+    check(size <= left.size(), "the model returns one row of logits per wanted row");
+    const std::span<const float> rows = left.first(size);
+    left = left.subspan(size);
+    if (live->num_scored() < live->num_prompt() && live->sampling().want_prompt_logprobs) {
+      score_prompt(*live, chunks_[i], rows);
     }
-    row_start += size;
+    if (num_drafts > 0) {
+      take_draft_rows(*live, chunks_[i], rows);
+    } else if (is_complete && !live->is_finished()) {
+      take_row(*live, rows.last(row_size));
+    }
   }
-  check(row_start == logits.size(), "the model returns one row of logits per wanted row");
+  check(left.empty(), "the model returns one row of logits per wanted row");
+}
+
+/// The log probabilities of the prompt tokens behind the rows of a chunk. A prompt that is computed again has had some of them.
+void Engine::score_prompt(LiveRequest& live, const model::Chunk& chunk, std::span<const float> rows) {
+  const SamplingParams& wanted = live.sampling();
+  const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
+  const auto first = static_cast<std::size_t>(chunk.first_position) + 1;  // token that the first row is about
+  while (live.num_scored() >= first && live.num_scored() < std::min(first + chunk.tokens.size(), live.num_prompt())) {
+    const std::span<const float> row = rows.subspan((live.num_scored() - first) * row_size, row_size);
+    const auto read = sampler_.distribution().read(
+        row, {.temperature = wanted.temperature, .top_p = wanted.top_p, .top_k = wanted.top_k, .min_p = wanted.min_p});
+    if (!read) {
+      fail_request(live, sampling::describe(read.error()));
+      apply(scheduler::Ended{.request = live.id()});
+      break;
+    }
+    live.add_prompt(token_output(live.tokens()[live.num_scored()], wanted));
+  }
+  await_delivery(live);
 }
 
 /// The token of one row, and what the scheduler has to know of it.
@@ -420,6 +445,9 @@ bool Engine::sample_token(LiveRequest& live, std::span<const float> logits, std:
 
 /// Names the block that the last token filled, if it did.
 void Engine::extend_prefixes(LiveRequest& live) {
+  if (live.sampling().want_prompt_logprobs) {
+    return;  // shares nothing, from its prompt on
+  }
   const std::int32_t block_size = parts_.geometry.positions_per_block;
   LiveRequest::Notes& notes = live.notes;
   if (static_cast<std::int32_t>(live.tokens().size()) == notes.num_hashed_tokens + block_size) {

@@ -127,6 +127,7 @@ class Engine {
   void launch();
   void collect_rows();
   void count_step_time(TimePoint begin);
+  void score_prompt(LiveRequest& live, const model::Chunk& chunk, std::span<const float> rows);
   void take_row(LiveRequest& live, std::span<const float> logits);
   bool sample_token(LiveRequest& live, std::span<const float> logits, std::int32_t draft = -1);
   [[nodiscard]] static sampling::Params sampling_params(const LiveRequest& live);
@@ -194,7 +195,12 @@ class Engine {
 
   // Of the current step, kept for their capacity.
   std::vector<model::Chunk> chunks_;
-  std::vector<LiveRequest*> chunk_owners_;
+  struct ChunkOwner {
+    LiveRequest* live = nullptr;
+    bool is_complete = false;  ///< these two as in PlannedChunk
+    std::int32_t num_drafts = 0;
+  };
+  std::vector<ChunkOwner> chunk_owners_;
   std::int32_t num_prefill_rows_ = 0;
   StepKind step_kind_ = StepKind::decode;
   TimePoint forward_begin_{};

@@ -100,8 +100,8 @@ void Engine::propose_drafts() {
   report_step();
   draft_owners_.clear();
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
-    LiveRequest& live = *chunk_owners_[i];
-    if (chunks_[i].num_logit_rows > 0 && !live.is_finished() && is_decoding(scheduler_.find(live.id()))) {
+    LiveRequest& live = *chunk_owners_[i].live;
+    if (chunk_owners_[i].is_complete && !live.is_finished() && is_decoding(scheduler_.find(live.id()))) {
       draft_owners_.push_back(live.id());
     }
     live.drafts.rows.clear();

@@ -59,6 +59,12 @@ void LiveRequest::add(TokenOutput&& token, std::string_view token_bytes) {
   }
 }
 
+void LiveRequest::add_prompt(TokenOutput&& token) {
+  check(num_scored_ < num_prompt(), "a prompt has a probability for each token but the first");
+  output_.prompt.push_back(std::move(token));
+  ++num_scored_;
+}
+
 void LiveRequest::finish(FinishReason reason, std::string message) {
   show(held_back_.size());
   end_with({.reason = reason, .message = std::move(message)});
@@ -93,12 +99,13 @@ void LiveRequest::begin_as(const LiveRequest& leader) {
 }
 
 void LiveRequest::deliver() {
-  if (output_.tokens.empty() && !output_.finish) {
+  if (output_.prompt.empty() && output_.tokens.empty() && !output_.finish) {
     return;
   }
   const RequestId id = output_.request;
   sink_(std::move(output_));
   output_.request = id;
+  output_.prompt.clear();
   output_.tokens.clear();  // a sink that only looked has left the capacity
   output_.finish.reset();
 }

@@ -42,6 +42,9 @@ class LiveRequest {
   [[nodiscard]] const sampling::TokenHistory& history() const { return history_; }
   /// Tokens after which it ends by length.
   [[nodiscard]] std::int32_t max_total() const { return max_total_; }
+  [[nodiscard]] std::size_t num_prompt() const { return static_cast<std::size_t>(num_prompt_); }
+  /// Tokens of the prompt that add_prompt() has had; the first has no probability.
+  [[nodiscard]] std::size_t num_scored() const { return num_scored_; }
   [[nodiscard]] bool ignores_eos() const { return ignore_eos_; }
   [[nodiscard]] bool is_finished() const { return finished_; }
 
@@ -51,6 +54,8 @@ class LiveRequest {
   /// Takes the next token, whose bytes are `token_bytes` and which the matcher has accepted; may finish the request by stop string,
   /// complete constraint or length.
   void add(TokenOutput&& token, std::string_view token_bytes);
+  /// Takes the log probability of the next token of the prompt, from the second on.
+  void add_prompt(TokenOutput&& token);
   /// Ends the request; tokens held back are shown.
   void finish(FinishReason reason, std::string message = {});
   /// Gives the sink what has come since the last call, if anything has.
@@ -99,6 +104,7 @@ class LiveRequest {
   RequestImages images_;
   sampling::TokenHistory history_;
   std::int32_t num_prompt_ = 0;
+  std::size_t num_scored_ = 1;
   std::int32_t max_total_ = 0;
   bool ignore_eos_ = false;
   bool finished_ = false;

@@ -31,6 +31,7 @@ struct SamplingParams {
   std::uint64_t seed = 0;             ///< same seed, same prompt, same parameters: same tokens
   bool want_logprobs = false;         ///< fill TokenOutput::logprob
   std::int32_t num_top_logprobs = 0;  ///< 0 … kMaxTopLogprobs; needs want_logprobs
+  bool want_prompt_logprobs = false;  ///< fill Output::prompt; needs want_logprobs. Every row of the prompt is computed, exactly
   sampling::LogprobKind logprob_kind = sampling::LogprobKind::raw;
   sampling::Adjustments adjustments = {};  ///< penalties and bias
 };
@@ -90,6 +91,7 @@ struct TokenOutput {
 /// What one step gives one request. The last output of a request, and only that one, has `finish`.
 struct Output {
   RequestId request;
+  std::vector<TokenOutput> prompt = {};  ///< tokens of the prompt from the second on, when wanted; all come before the first of tokens
   std::vector<TokenOutput> tokens = {};
   std::optional<Finish> finish = {};
   std::int32_t num_cached_tokens = 0;  ///< prompt tokens that were not computed because they were cached

@@ -79,6 +79,7 @@ struct Request {
   std::int32_t num_published = 0;                 ///< leading blocks of this holding that others may find
   std::int32_t saved_end = 0;                     ///< position that the holding's saved state stands for
   bool was_admitted = false;
+  bool scores_prompt = false;
   State state;
 };
 

@@ -53,6 +53,7 @@ void Scheduler::apply(const Submitted& event) {
                              .max_positions = event.max_positions,
                              .prefixes = event.prefixes,
                              .whole_spans = event.whole_spans,
+                             .scores_prompt = event.scores_prompt,
                              .state = Waiting{}});
   insert_by_rank(queue_, &request);
 }
@@ -251,11 +252,20 @@ void Scheduler::plan_prefill() {
     const std::int32_t computed = num_computed(*candidates_[i]);
     return last_cut(candidates_[i]->whole_spans, computed + num_rows) - computed;
   });
+  const std::int32_t most_scored = max_scored_rows();
   for (std::size_t i = 0; i < shares_.size(); ++i) {
-    if (shares_[i].num_granted > 0) {
-      add_chunk(*candidates_[i], shares_[i].num_granted);
+    const std::int32_t granted = shares_[i].num_granted;
+    if (granted > 0) {
+      add_chunk(*candidates_[i], candidates_[i]->scores_prompt ? std::min(granted, most_scored) : granted);
     }
   }
+}
+
+/// Rows with logits that each scored prompt may have in this step: one, and its part of those that no running request needs.
+std::int32_t Scheduler::max_scored_rows() const {
+  const auto num_scored = std::ranges::count_if(
+      running_, [](const Request* request) { return request->scores_prompt && std::holds_alternative<Prefilling>(request->state); });
+  return 1 + (limits_.max_requests - num_running()) / std::max(1, static_cast<std::int32_t>(num_scored));
 }
 
 /// Every prefilling request and, if one more may run, the first max_requests queued ones; oldest first.
@@ -343,9 +353,14 @@ void Scheduler::add_chunk(const Request& request, std::int32_t num_tokens, std::
                      .blocks = cache.blocks,
                      .first_position = num_computed(request),
                      .num_tokens = num_tokens,
+                     .num_drafts = num_drafts,
+                     .is_complete = last,
                      .num_logit_rows = last ? 1 + num_drafts : 0};
   if (const auto* prefilling = std::get_if<Prefilling>(&request.state)) {
-    chunk.keep_from = limits_.reuse.bounded_replay ? std::max(0, request.num_prompt - limits_.reuse.keep) : 0;
+    if (request.scores_prompt) {
+      chunk.num_logit_rows = num_tokens;
+    }
+    chunk.keep_from = limits_.reuse.bounded_replay && !request.scores_prompt ? std::max(0, request.num_prompt - limits_.reuse.keep) : 0;
     chunk.first_valid = prefilling->first_valid;
     chunk.stored_until = prefilling->stored_until;
   }

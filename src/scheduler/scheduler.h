@@ -17,7 +17,7 @@
 namespace deepinfer::scheduler {
 
 struct Limits {
-  std::int32_t max_requests = 0;        ///< running at once
+  std::int32_t max_requests = 0;        ///< running at once, and rows of one step that have logits
   std::int32_t max_batched_tokens = 0;  ///< rows of one step, at least max_requests
   ReusePolicy reuse = {};
   bool notes_preempted_caches = false;  ///< StepPlan::freed is filled
@@ -33,7 +33,9 @@ struct PlannedChunk {
   std::span<const BlockId> blocks;  ///< covers all positions up to the last of the chunk
   std::int32_t first_position = 0;
   std::int32_t num_tokens = 0;
-  std::int32_t num_logit_rows = 0;  ///< the last known token's row and those of drafts behind it; 0 when the chunk ends before
+  std::int32_t num_drafts = 0;      ///< of these, proposed tokens behind the last known one
+  bool is_complete = false;         ///< it ends at the last known token, or drafts behind it: the next one is sampled
+  std::int32_t num_logit_rows = 0;  ///< of the last rows: 1 and drafts when complete, else 0; all rows of a prompt that is scored
   std::int32_t keep_from = 0;       ///< these three as in model::Chunk
   std::int32_t first_valid = 0;
   std::int32_t stored_until = 0;
@@ -83,6 +85,7 @@ struct Submitted {
   std::vector<kvcache::BlockHash> prefixes = {};  ///< of the blocks that the tokens fill; empty: nothing is shared
   /// Spans of images among the tokens, ascending, disjoint, each at most max_whole_span() long: no chunk cuts one.
   std::vector<WholeSpan> whole_spans = {};
+  bool scores_prompt = false;  ///< every row of the prompt passes every layer and has its logits
 };
 /// The next `num_drafts` tokens of a decoding request are proposed: the next plan verifies as many of them as there is room for, in one
 /// chunk. Drafts never cost another request anything. They are forgotten with the next plan or when the request is preempted.
@@ -172,6 +175,7 @@ class Scheduler {
   [[nodiscard]] bool try_admit(Request& request);
   void start(Request& request, const PrefixUse& use);
   [[nodiscard]] std::int32_t next_stop(const Request& request) const;
+  [[nodiscard]] std::int32_t max_scored_rows() const;
   void add_chunk(const Request& request, std::int32_t num_tokens, std::int32_t num_drafts = 0);
   void save_states();
   [[nodiscard]] std::int32_t last_usable_end(const Request& request) const;

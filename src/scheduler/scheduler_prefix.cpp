@@ -39,7 +39,7 @@ void Scheduler::save_states() {
     const std::int32_t computed = chunk.first_position + chunk.num_tokens;
     const std::int32_t end = computed / pool_.positions_per_block() * pool_.positions_per_block();
     // Behind the end of the block there may be drafts: the rings are long enough for both.
-    if (end <= chunk.first_position || (chunk.num_logit_rows <= 1 && end != computed)) {
+    if (end <= chunk.first_position || (chunk.num_drafts == 0 && end != computed)) {
       continue;
     }
     Request& request = requests_.at(chunk.request);

@@ -56,6 +56,7 @@ inline engine::Constraint regex_constraint(std::string_view pattern) {
 struct Reply {
   std::vector<TokenId> tokens;
   std::vector<engine::TokenOutput> outputs;
+  std::vector<engine::TokenOutput> prompt;
   std::optional<engine::Finish> finish;
   int num_outputs = 0;
   std::int32_t num_cached_tokens = 0;
@@ -65,6 +66,8 @@ struct Reply {
   void take(const engine::Output& output) {
     check(!finish, "nothing comes after the finish");
     ++num_outputs;
+    check(output.prompt.empty() || tokens.empty(), "the prompt comes first");
+    prompt.insert(prompt.end(), output.prompt.begin(), output.prompt.end());
     for (const engine::TokenOutput& token : output.tokens) {
       tokens.push_back(token.token);
       outputs.push_back(token);

@@ -250,6 +250,36 @@ TEST_P(RealModelLaw, BoundedReplayDoesNotDependOnChunksAndIsExactForShortPrompts
   }
 }
 
+TEST_P(RealModelLaw, PromptLogprobsAreThoseOfGenerationAlsoBesideBoundedReplayAndCachedPrefixes) {
+  std::mt19937_64 random(29);
+  engine::GenerationRequest request = request_of(random, 150, 20);
+  request.sampling = {.temperature = 0.0, .want_logprobs = true, .num_top_logprobs = 2};
+  RealEngine exact = RealEngine::load(GetParam(), {.max_requests = 1, .max_batched_tokens = 512, .max_model_len = 512});
+  const auto generated = exact.submit(request);
+  exact.run_to_the_end();
+  const std::size_t num_first = request.prompt.size();
+  request.prompt.insert(request.prompt.end(), generated->tokens.begin(), generated->tokens.end());
+  request.max_tokens = 1;
+  for (const engine::Replay replay : {engine::Replay::exact, engine::Replay::bounded}) {
+    RealEngine engine = RealEngine::load(GetParam(), {.max_requests = 6, .max_batched_tokens = 64, .max_model_len = 512, .replay = replay});
+    request.sampling.want_prompt_logprobs = false;
+    static_cast<void>(engine.submit(request));  // leaves its prefix
+    engine.run_to_the_end();
+    request.sampling.want_prompt_logprobs = true;
+    const auto scored = engine.submit(request);
+    static_cast<void>(engine.submit(request_of(random, 40, 5)));
+    engine.run_to_the_end();
+    EXPECT_EQ(scored->num_cached_tokens, 0);
+    ASSERT_EQ(scored->prompt.size(), request.prompt.size() - 1);
+    for (std::size_t i = 0; i < generated->outputs.size(); ++i) {
+      const engine::TokenOutput& given = scored->prompt[num_first - 1 + i];
+      ASSERT_EQ(given.token, generated->outputs[i].token);
+      ASSERT_EQ(given.logprob, generated->outputs[i].logprob);
+      ASSERT_EQ(given.top_logprobs, generated->outputs[i].top_logprobs);
+    }
+  }
+}
+
 TEST_P(RealModelLaw, ABoundedPrefixHitDoesNotDependOnChunksOrTheSlot) {
   std::mt19937_64 random(28);
   const auto base = request_of(random, 300, 1);

@@ -65,8 +65,8 @@ class ScriptedModel {
       std::vector<TokenId>& history = histories_[chunk.slot];
       history.resize(static_cast<std::size_t>(chunk.first_position));
       history.insert(history.end(), chunk.tokens.begin(), chunk.tokens.end());
-      if (chunk.num_logit_rows > 0) {
-        append_row(history);
+      for (std::ptrdiff_t behind = chunk.num_logit_rows - 1; behind >= 0; --behind) {
+        append_row({history.begin(), history.end() - behind});
       }
     }
     return logits_;

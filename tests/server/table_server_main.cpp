@@ -57,10 +57,10 @@ class TableModel {
       std::vector<TokenId>& history = histories_[chunk.slot];
       history.resize(static_cast<std::size_t>(chunk.first_position));
       history.insert(history.end(), chunk.tokens.begin(), chunk.tokens.end());
-      if (chunk.num_logit_rows > 0) {
+      for (std::ptrdiff_t behind = chunk.num_logit_rows - 1; behind >= 0; --behind) {
         const std::size_t begin = logits_.size();
         logits_.resize(begin + static_cast<std::size_t>(vocab_size_), -100.0F);
-        logits_[begin + static_cast<std::size_t>(next(history).value)] = 100.0F;
+        logits_[begin + static_cast<std::size_t>(next({history.begin(), history.end() - behind}).value)] = 100.0F;
       }
     }
     return logits_;
