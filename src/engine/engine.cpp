@@ -59,7 +59,7 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
       limits_{.vocab_size = parts_.vocab_size,
               .max_model_len = options.max_model_len,
               .takes_constraints = parts_.vocabulary != nullptr,
-              .images = {.vision = parts_.model.encode_image ? parts_.vision : std::nullopt,
+              .images = {.vision = parts_.model.images.begin ? parts_.vision : std::nullopt,
                          .max_span = scheduler::max_whole_span(
                              {.max_requests = options.max_requests, .max_batched_tokens = options.max_batched_tokens, .reuse = {}})}},
       max_unfinished_(options.max_requests + options.max_queue),
@@ -68,7 +68,7 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
       scheduler_(
           {.max_requests = options.max_requests, .max_batched_tokens = options.max_batched_tokens, .reuse = reuse_policy(parts_, options)},
           parts_.geometry),
-      image_encoder_(std::move(parts_.model.encode_image)),
+      image_encoder_(std::move(parts_.model.images)),
       sampler_(parts_.vocab_size),
       adjusted_(static_cast<std::size_t>(parts_.vocab_size)) {
   check(limits_.max_model_len >= 1, "the longest context is known");
@@ -186,7 +186,7 @@ bool Engine::step() {
     gather_chunks();
   }
   const bool computes = !chunks_.empty();
-  const bool did_something = computes || !to_deliver_.empty();
+  bool did_something = computes || !to_deliver_.empty();
   if (computes) {
     launch();
     if (overlaps_) {
@@ -195,12 +195,13 @@ bool Engine::step() {
     }
     collect_rows();
   }
+  if (!overlaps_ || !computes) {
+    deliver();
+  }
+  did_something = encode_images() || did_something;
   if (did_something) {
     ++counters_.num_steps;
     counters_.last_progress = parts_.clock->now();
-  }
-  if (!overlaps_ || !computes) {
-    deliver();
   }
   return did_something;
 }
@@ -257,6 +258,7 @@ void Engine::make_plan() {
     restore_prefixes();
   }
   plan_ = &scheduler_.plan();
+  needed_spans_ = plan_->needed_spans;
   if (parts_.tiers) {
     parts_.tiers->save_evicted(scheduler_.pool_for_tiers());
   }
@@ -287,20 +289,46 @@ void Engine::gather_chunks() {
     chunks_.push_back(make_chunk(planned, live->second.tokens(), parts_.num_previous_tokens));
     if (!live->second.images().empty()) {
       const PositionRange chunk{.first = planned.first_position, .end = planned.first_position + planned.num_tokens};
-      chunks_.back().images = live->second.images().in_chunk(chunk, parts_.num_previous_tokens, image_encoder_);
+      chunks_.back().images = live->second.images().in_chunk(chunk, parts_.num_previous_tokens);
     }
     chunk_owners_.push_back(&live->second);
     num_prefill_rows_ += static_cast<std::int32_t>(i) < plan_->num_decode_chunks ? 0 : planned.num_tokens;
   }
   if (chunks_.empty()) {
+    restore_states();  // of requests that begin with waiting for an image
     plan_ = nullptr;
   }
 }
 
-void Engine::launch() {
+void Engine::restore_states() {
   for (const scheduler::StateCopy& copy : plan_->restored_states) {
     parts_.model.copy_state(copy.from, copy.to);
   }
+}
+
+/// A piece of the work on the next image that a prompt needs. False: there was nothing to do.
+bool Engine::encode_images() {
+  bool did_something = false;
+  for (const scheduler::NeededSpan& needed : needed_spans_) {
+    const auto found = live_.find(needed.request);
+    if (found == live_.end() || found->second.is_finished()) {
+      continue;
+    }
+    did_something = true;
+    const RequestImages::Progress progress = found->second.images().advance(needed.first_position, image_encoder_);
+    if (progress != RequestImages::Progress::underway) {
+      apply(scheduler::SpanReady{.request = needed.request, .first_position = needed.first_position});
+    }
+    if (progress != RequestImages::Progress::known) {
+      break;
+    }
+  }
+  needed_spans_.clear();
+  return did_something;
+}
+
+void Engine::launch() {
+  restore_states();
   parts_.model.launch(chunks_);
   for (const scheduler::StateCopy& copy : plan_->saved_states) {
     parts_.model.copy_state(copy.from, copy.to);

@@ -43,8 +43,8 @@ struct ModelCalls {
   std::move_only_function<void(SlotId from, SlotId to)> copy_state = {};
   /// The same for a block. Empty, as copy_state: choices of one prompt compute it each.
   std::move_only_function<void(BlockId from, BlockId to)> copy_block = {};
-  /// Embedding rows of an image, before the launch that needs them. Empty: no images.
-  EncodeImage encode_image = {};
+  /// Between launches. Empty: no images.
+  ImageCalls images = {};
 };
 
 /// One of several replies to one prompt.
@@ -68,7 +68,7 @@ struct EngineParts {
   kvcache::CacheGeometry geometry;          ///< as the model allocated it
   std::shared_ptr<const grammar::Vocabulary> vocabulary = {};  ///< [vocab_size] rows; without it constraints are refused
   std::unique_ptr<PrefixTiers> tiers = {};  ///< none: what is evicted is lost
-  std::optional<model::VisionConfig> vision = {};  ///< of a model with encode_image
+  std::optional<model::VisionConfig> vision = {};  ///< of a model that takes images
   std::int32_t window = 0;                  ///< positions of the model's sliding window; for bounded replay
   std::unique_ptr<const Clock> clock = std::make_unique<SteadyClock>();  ///< for time limits and EngineStats; tokens never depend on it
 };
@@ -113,6 +113,8 @@ class Engine {
   void end_early(RequestId request, FinishReason reason);
   void make_plan();
   void restore_prefixes();
+  void restore_states();
+  bool encode_images();
   void gather_chunks();
   void launch();
   void collect_rows();
@@ -124,7 +126,7 @@ class Engine {
   [[nodiscard]] std::unique_ptr<grammar::Matcher> make_matcher(const GenerationRequest& request) const;
   // engine_choices.cpp
   void start_followers(LiveRequest& leader, std::span<const float> logits);
-  void fork(const LiveRequest& leader, LiveRequest& follower);
+  void fork(LiveRequest& leader, LiveRequest& follower);
   void pass_on_followers(LiveRequest& leader);
   [[nodiscard]] std::span<const float> adjusted(const LiveRequest& live, std::span<const float> logits);
   void take_token(LiveRequest& live, TokenId token);
@@ -159,6 +161,7 @@ class Engine {
   std::vector<model::Chunk> chunks_;
   std::vector<LiveRequest*> chunk_owners_;
   std::int32_t num_prefill_rows_ = 0;
+  std::vector<scheduler::NeededSpan> needed_spans_;  // of the last plan
   std::vector<scheduler::Event> events_;
   std::vector<LiveRequest*> to_deliver_;
   std::vector<float> adjusted_;  // [vocab] one row

@@ -121,6 +121,13 @@ void Scheduler::apply(const Advanced& event) {
   publish(request);
 }
 
+void Scheduler::apply(const SpanReady& event) {
+  Request& request = known(event.request);
+  const auto span = std::ranges::find(request.whole_spans, event.first_position, &WholeSpan::first_position);
+  check(span != request.whole_spans.end(), "a span that is ready belongs to its request");
+  span->is_ready = true;
+}
+
 void Scheduler::apply(const Ended& event) {
   Request& request = known(event.request);
   erase_by_rank(holding(request) != nullptr ? running_ : queue_, &request);
@@ -133,12 +140,14 @@ const StepPlan& Scheduler::plan() {
   plan_.chunks.clear();
   plan_.preempted.clear();
   plan_.admitted.clear();
+  plan_.needed_spans.clear();
   plan_.restored_states.clear();
   plan_.saved_states.clear();
   plan_.num_tokens = 0;
   plan_decode();
   plan_.num_decode_chunks = static_cast<std::int32_t>(plan_.chunks.size());
   plan_prefill();
+  note_needed_spans();
   save_states();
   return plan_;
 }
@@ -209,6 +218,17 @@ void Scheduler::plan_prefill() {
   for (std::size_t i = 0; i < shares_.size(); ++i) {
     if (shares_[i].num_granted > 0) {
       add_chunk(*candidates_[i], shares_[i].num_granted);
+    }
+  }
+}
+
+void Scheduler::note_needed_spans() {
+  for (const Request* request : running_) {
+    if (!std::holds_alternative<Prefilling>(request->state)) {
+      continue;
+    }
+    if (const WholeSpan* span = first_unready(request->whole_spans, num_computed(*request))) {
+      plan_.needed_spans.push_back({.request = request->id, .first_position = span->first_position});
     }
   }
 }

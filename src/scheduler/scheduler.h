@@ -51,6 +51,12 @@ struct Admission {
   PrefixReport prefix;
 };
 
+/// A span that a running prompt comes to next and that is not ready.
+struct NeededSpan {
+  RequestId request;
+  std::int32_t first_position = 0;
+};
+
 /// One step. At most one chunk per request; decode rows first, oldest request first, then prefill chunks, oldest first.
 /// The block spans are valid until the next plan() and while their request has not ended.
 struct StepPlan {
@@ -59,6 +65,7 @@ struct StepPlan {
   std::int32_t num_tokens = 0;       ///< rows of all chunks
   std::vector<RequestId> preempted;  ///< lost their cache to this plan
   std::vector<Admission> admitted;
+  std::vector<NeededSpan> needed_spans;    ///< the next of every prompt that is not ready, the oldest prompt first
   std::vector<StateCopy> restored_states;  ///< copied before the chunks are computed, in this order
   std::vector<StateCopy> saved_states;     ///< copied after the chunks were computed
 };
@@ -72,6 +79,11 @@ struct Submitted {
   std::vector<kvcache::BlockHash> prefixes = {};  ///< of the blocks that the tokens fill; empty: nothing is shared
   /// Spans of images among the tokens, ascending, disjoint, each at most max_whole_span() long: no chunk cuts one.
   std::vector<WholeSpan> whole_spans = {};
+};
+/// The input of a span is there.
+struct SpanReady {
+  RequestId request;
+  std::int32_t first_position = 0;
 };
 /// A planned chunk was computed: `num_computed` positions more are valid, `num_new_tokens` tokens more are known.
 struct Advanced {
@@ -96,7 +108,7 @@ struct Forked {
 struct Ended {
   RequestId request;
 };
-using Event = std::variant<Submitted, Advanced, BlockFilled, Forked, Ended>;
+using Event = std::variant<Submitted, SpanReady, Advanced, BlockFilled, Forked, Ended>;
 
 /// An older request that does not fit is passed by at most this many younger ones; then it is next. Enough to use the holes that
 /// a long prompt waits beside, few enough that it waits for the end of requests that run already.
@@ -106,8 +118,8 @@ class Scheduler {
  public:
   Scheduler(Limits limits, kvcache::CacheGeometry geometry);
 
-  /// Decides the next step and reserves its blocks and slots. Valid until the next call; empty when nothing can run,
-  /// which happens only when no request is running or queued.
+  /// Decides the next step and reserves its blocks and slots. Valid until the next call; without chunks when nothing can run, which
+  /// happens only when no request is running or queued, or when those that run wait for spans.
   [[nodiscard]] const StepPlan& plan();
   void apply(std::span<const Event> events);
 
@@ -126,6 +138,7 @@ class Scheduler {
 
  private:
   void apply(const Submitted& event);
+  void apply(const SpanReady& event);
   void apply(const Advanced& event);
   void apply(const BlockFilled& event);
   void apply(const Forked& event);
@@ -143,6 +156,7 @@ class Scheduler {
   [[nodiscard]] bool may_grow(const Request& request) const;
   [[nodiscard]] bool try_admit(Request& request);
   void start(Request& request, const PrefixUse& use);
+  void note_needed_spans();
   [[nodiscard]] std::int32_t next_stop(const Request& request) const;
   void add_chunk(const Request& request, std::int32_t num_tokens);
   void save_states();

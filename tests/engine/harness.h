@@ -121,7 +121,8 @@ inline engine::EngineParts fake_parts(FakeModel& model, kvcache::CacheGeometry g
                             .geometry = geometry,
                             .vocabulary = fake_vocabulary()};
   parts.model.copy_state = [&model](SlotId from, SlotId to) { model.copy_state(from, to); };
-  parts.model.encode_image = [&model](const model::ImagePixels& image) { return model.encode_image(image); };
+  parts.model.images = {.begin = [&model](const model::ImagePixels& image) { model.begin_image(image); },
+                        .advance = [&model] { return model.advance_image(); }};
   parts.vision = fake_vision();
   parts.model.copy_block = [&model](BlockId from, BlockId to) {
     std::ranges::copy(model.block_memory(from), model.block_memory(to).begin());
