@@ -46,13 +46,13 @@ std::string problem_of(const PromptImage& image, std::int64_t first_free, std::s
 
 }  // namespace
 
-std::shared_ptr<const ImageContent> make_image_content(std::int32_t width, std::int32_t height, std::vector<std::uint8_t> rgb) {
+std::shared_ptr<const ImageContent> make_image_content(std::int32_t width, std::int32_t height,
+                                                       std::vector<std::uint8_t> rgb) {
   const std::array<std::int32_t, 2> size = {width, height};
   const std::array<kvcache::BlockHash, 2> parts = {kvcache::content_hash(std::as_bytes(std::span(size))),
                                                    kvcache::content_hash(std::as_bytes(std::span(rgb)))};
   const kvcache::BlockHash hash = kvcache::content_hash(std::as_bytes(std::span(parts)));
-  return std::make_shared<const ImageContent>(
-      ImageContent{.width = width, .height = height, .rgb = std::move(rgb), .hash = hash});
+  return std::make_shared<const ImageContent>(ImageContent{.width = width, .height = height, .rgb = std::move(rgb), .hash = hash});
 }
 
 Result<void> check_images(std::span<const PromptImage> images, std::size_t num_prompt, const ImageRules& rules) {

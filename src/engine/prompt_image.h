@@ -15,13 +15,14 @@
 namespace deepinfer::engine {
 
 struct ImageContent {
-  std::int32_t width = 0;         ///< multiples of the patch size
-  std::int32_t height = 0;
+  std::int32_t width = 0;   ///< a multiple of the patch size
+  std::int32_t height = 0;  ///< likewise
   std::vector<std::uint8_t> rgb;  ///< [height, width, 3]
   kvcache::BlockHash hash;        ///< of all three
 };
 /// With its hash.
-[[nodiscard]] std::shared_ptr<const ImageContent> make_image_content(std::int32_t width, std::int32_t height, std::vector<std::uint8_t> rgb);
+[[nodiscard]] std::shared_ptr<const ImageContent> make_image_content(std::int32_t width, std::int32_t height,
+                                                                     std::vector<std::uint8_t> rgb);
 
 struct PromptImage {
   std::int32_t first_position = 0;

@@ -15,8 +15,8 @@ struct RequestLimits {
   ImageRules images = {};
 };
 
-/// Errors: invalid_argument; unsupported for a constraint that the engine cannot follow and for images without vision. Depends on nothing that changes, so any thread may
-/// ask.
+/// Errors: invalid_argument; unsupported for a constraint that the engine cannot follow and for images without vision. Depends on nothing
+/// that changes, so any thread may ask.
 [[nodiscard]] Result<void> check_request(const GenerationRequest& request, const RequestLimits& limits);
 
 /// Tokens after which the request ends by length: prompt and max_tokens, or one more than the context holds, whichever is less. The
