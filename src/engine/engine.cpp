@@ -61,7 +61,7 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
       limits_{.vocab_size = parts_.vocab_size,
               .max_model_len = options.max_model_len,
               .takes_constraints = parts_.vocabulary != nullptr,
-              .images = {.vision = parts_.model.encode_image ? parts_.vision : std::nullopt,
+              .images = {.vision = parts_.model.images.begin ? parts_.vision : std::nullopt,
                          .max_span = scheduler::max_whole_span(
                              {.max_requests = options.max_requests, .max_batched_tokens = options.max_batched_tokens, .reuse = {}})}},
       max_unfinished_(options.max_requests + options.max_queue),
@@ -72,8 +72,8 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
                   .reuse = reuse_policy(parts_, options),
                   .notes_preempted_caches = options.swap_memory_bytes > 0 && parts_.swap.block_bytes > 0},
                  parts_.geometry),
-      image_encoder_(std::move(parts_.model.encode_image)),
       swapped_(std::move(parts_.swap), options.swap_memory_bytes),
+      image_encoder_(std::move(parts_.model.images)),
       sampler_(parts_.vocab_size),
       adjusted_(static_cast<std::size_t>(parts_.vocab_size)) {
   check(limits_.max_model_len >= 1, "the longest context is known");
@@ -165,17 +165,6 @@ void Engine::enqueue(LiveRequest& live) {
   }
 }
 
-/// The name of the block of known tokens that ends at `end`, behind the last one that was named.
-kvcache::BlockHash Engine::name_of_block(LiveRequest& live, std::size_t end) {
-  const auto size = static_cast<std::size_t>(parts_.geometry.positions_per_block);
-  const auto tokens = live.tokens().subspan(end - size, size);
-  if (live.images().empty()) {
-    return kvcache::next_hash(live.notes.last_prefix, tokens);
-  }
-  const PositionRange block{.first = static_cast<std::int32_t>(end - size), .end = static_cast<std::int32_t>(end)};
-  return kvcache::next_hash(live.notes.last_prefix, tokens, live.images().in_block(block));
-}
-
 std::unique_ptr<grammar::Matcher> Engine::make_matcher(const GenerationRequest& request) const {
   if (!request.constraint) {
     return nullptr;
@@ -210,7 +199,7 @@ bool Engine::step() {
     gather_chunks();
   }
   const bool computes = !chunks_.empty();
-  const bool did_something = computes || !to_deliver_.empty();
+  bool did_something = computes || !to_deliver_.empty();
   if (computes) {
     launch();
     if (overlaps_) {
@@ -224,12 +213,13 @@ bool Engine::step() {
       propose_drafts();
     }
   }
+  if (!overlaps_ || !computes) {
+    deliver();
+  }
+  did_something = encode_images() || did_something;
   if (did_something) {
     ++counters_.num_steps;
     counters_.last_progress = parts_.clock->now();
-  }
-  if (!overlaps_ || !computes) {
-    deliver();
   }
   if (computes) {
     count_step_time(begin);
@@ -291,6 +281,7 @@ void Engine::make_plan() {
     plan_drafts();
   }
   plan_ = &scheduler_.plan();
+  needed_spans_ = plan_->needed_spans;
   if (parts_.tiers) {
     parts_.tiers->save_evicted(scheduler_.pool_for_tiers());
   }
@@ -331,7 +322,7 @@ void Engine::gather_chunks() {
     chunks_.push_back(make_chunk(planned, live->second, parts_.num_previous_tokens));
     if (!live->second.images().empty()) {
       const PositionRange chunk{.first = planned.first_position, .end = planned.first_position + planned.num_tokens};
-      chunks_.back().images = live->second.images().in_chunk(chunk, parts_.num_previous_tokens, image_encoder_);
+      chunks_.back().images = live->second.images().in_chunk(chunk, parts_.num_previous_tokens);
     }
     chunk_owners_.push_back({.live = &live->second, .is_complete = planned.is_complete, .num_drafts = planned.num_drafts});
     const bool is_decode = static_cast<std::int32_t>(i) < plan_->num_decode_chunks;
@@ -340,15 +331,20 @@ void Engine::gather_chunks() {
   }
   step_kind_ = num_prefill_rows_ == 0 ? StepKind::decode : has_decode ? StepKind::mixed : StepKind::prefill;
   if (chunks_.empty()) {
+    restore_states();  // of requests that begin with waiting for an image
     plan_ = nullptr;
   }
 }
 
-void Engine::launch() {
+void Engine::restore_states() {
   for (const scheduler::StateCopy& copy : plan_->restored_states) {
     parts_.model.copy_state(copy.from, copy.to);
   }
   restore_resumed();
+}
+
+void Engine::launch() {
+  restore_states();
   num_generated_before_step_ = counters_.num_generated_tokens;
   forward_begin_ = parts_.clock->now();
   parts_.model.launch(chunks_);
@@ -362,9 +358,8 @@ void Engine::launch() {
       continue;  // reported when it is known which drafts are accepted
     }
     const auto num_computed = static_cast<std::int32_t>(chunks_[i].tokens.size());
-    events_.push_back(scheduler::Advanced{.request = chunk_owners_[i].live->id(),
-                                          .num_computed = num_computed,
-                                          .num_new_tokens = chunk_owners_[i].is_complete ? 1 : 0});
+    events_.push_back(scheduler::Advanced{
+        .request = chunk_owners_[i].live->id(), .num_computed = num_computed, .num_new_tokens = chunk_owners_[i].is_complete ? 1 : 0});
   }
   scheduler_.apply(events_);
   plan_ = nullptr;

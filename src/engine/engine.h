@@ -51,8 +51,8 @@ struct ModelCalls {
   std::move_only_function<std::span<const float>(std::span<const model::DraftStart> starts, std::int32_t num_drafts,
                                                  model::PickDrafts& pick)>
       draft = {};
-  /// Embedding rows of an image, before the launch that needs them. Empty: no images.
-  EncodeImage encode_image = {};
+  /// Between launches. Empty: no images.
+  ImageCalls images = {};
 };
 
 /// One of several replies to one prompt.
@@ -77,7 +77,7 @@ struct EngineParts {
   std::shared_ptr<const grammar::Vocabulary> vocabulary = {};  ///< [vocab_size] rows; without it constraints are refused
   std::unique_ptr<PrefixTiers> tiers = {};                     ///< none: what is evicted is lost
   CacheCalls swap = {};                            ///< for EngineOptions::swap_memory_bytes; without them preempted requests compute again
-  std::optional<model::VisionConfig> vision = {};  ///< of a model with encode_image
+  std::optional<model::VisionConfig> vision = {};  ///< of a model that takes images
   std::int32_t window = 0;                         ///< positions of the model's sliding window; for bounded replay
   std::unique_ptr<const Clock> clock = std::make_unique<SteadyClock>();  ///< for time limits and EngineStats; tokens never depend on it
 };
@@ -123,6 +123,8 @@ class Engine {
   void end_overdue();
   void end_early(RequestId request, FinishReason reason);
   void make_plan();
+  void restore_states();
+  bool encode_images();  // engine_images.cpp
   void gather_chunks();
   void launch();
   void collect_rows();
@@ -147,7 +149,7 @@ class Engine {
   void restore_resumed();
   // engine_choices.cpp
   void start_followers(LiveRequest& leader, std::span<const float> logits);
-  void fork(const LiveRequest& leader, LiveRequest& follower);
+  void fork(LiveRequest& leader, LiveRequest& follower);
   void pass_on_followers(LiveRequest& leader);
   // engine_drafts.cpp
   [[nodiscard]] std::expected<sampling::Verdict, sampling::RowFailure> judge(const LiveRequest& live, std::span<const float> row,
@@ -205,6 +207,7 @@ class Engine {
   StepKind step_kind_ = StepKind::decode;
   TimePoint forward_begin_{};
   TimePoint forward_end_{};
+  std::vector<scheduler::NeededSpan> needed_spans_;  // of the last plan
   std::vector<scheduler::Event> events_;
   std::vector<LiveRequest*> to_deliver_;
   std::vector<float> adjusted_;  // [vocab] one row

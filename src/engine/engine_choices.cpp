@@ -53,8 +53,9 @@ void Engine::start_followers(LiveRequest& leader, std::span<const float> logits)
 }
 
 /// Shares the full blocks of the prompt; copies the one it fills partly and the bounded state.
-void Engine::fork(const LiveRequest& leader, LiveRequest& follower) {
+void Engine::fork(LiveRequest& leader, LiveRequest& follower) {
   follower.notes.is_unscheduled = false;
+  follower.images().share(leader.images());
   if (!parts_.model.copy_state || !parts_.model.copy_block) {
     enqueue(follower);
     return;

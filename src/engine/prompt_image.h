@@ -15,8 +15,8 @@
 namespace deepinfer::engine {
 
 struct ImageContent {
-  std::int32_t width = 0;  ///< multiples of the patch size
-  std::int32_t height = 0;
+  std::int32_t width = 0;         ///< a multiple of the patch size
+  std::int32_t height = 0;        ///< likewise
   std::vector<std::uint8_t> rgb;  ///< [height, width, 3]
   kvcache::BlockHash hash;        ///< of all three
 };

@@ -106,6 +106,9 @@ Result<void> check_request(const GenerationRequest& request, const RequestLimits
   if (auto images = check_images(request.images, request.prompt.size(), limits.images); !images) {
     return images;
   }
+  if (request.sampling.want_prompt_logprobs && !request.images.empty()) {
+    return refuse("log probabilities of a prompt with images are not computed; leave the images or the log probabilities out");
+  }
   return request.constraint ? check_constraint(*request.constraint, limits) : Result<void>{};
 }
 

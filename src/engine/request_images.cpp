@@ -12,16 +12,26 @@ std::int32_t end_of(const model::ImageSpan& span) { return span.first_position +
 
 }  // namespace
 
-EncodedRows ImageEncoder::rows_of(const ImageContent& image) {
-  std::erase_if(known_, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<const std::vector<bf16>>& known = known_[image.hash];
-  EncodedRows rows = known.lock();
-  if (rows == nullptr) {
-    check(is_present(), "only an engine with an encoder accepts images");
-    rows = std::make_shared<const std::vector<bf16>>(encode_({.width = image.width, .height = image.height, .rgb = image.rgb}));
-    known = rows;
+EncodedRows ImageEncoder::find(const kvcache::BlockHash& image) {
+  const auto found = known_.find(image);
+  return found == known_.end() ? nullptr : found->second.lock();
+}
+
+EncodedRows ImageEncoder::advance(const std::shared_ptr<const ImageContent>& image) {
+  check(is_present(), "only an engine with an encoder accepts images");
+  if (current_ != image) {
+    calls_.begin({.width = image->width, .height = image->height, .rgb = image->rgb});
+    current_ = image;
   }
-  return rows;
+  std::optional<std::vector<bf16>> rows = calls_.advance();
+  if (!rows) {
+    return nullptr;
+  }
+  current_ = nullptr;
+  std::erase_if(known_, [](const auto& entry) { return entry.second.expired(); });
+  EncodedRows out = std::make_shared<const std::vector<bf16>>(std::move(*rows));
+  known_[image->hash] = out;
+  return out;
 }
 
 RequestImages::RequestImages(std::vector<PromptImage>&& images) {
@@ -35,7 +45,7 @@ RequestImages::RequestImages(std::vector<PromptImage>&& images) {
 std::vector<scheduler::WholeSpan> RequestImages::whole_spans() const {
   std::vector<scheduler::WholeSpan> out;
   for (const model::ImageSpan& span : spans_) {
-    out.push_back({.first_position = span.first_position, .num_positions = span.num_tokens});
+    out.push_back({.first_position = span.first_position, .num_positions = span.num_tokens, .is_ready = span.rows != nullptr});
   }
   return out;
 }
@@ -50,16 +60,42 @@ std::vector<kvcache::BlockImage> RequestImages::in_block(PositionRange block) co
   return out;
 }
 
-std::span<const model::ImageSpan> RequestImages::in_chunk(PositionRange chunk, std::int32_t lookback, ImageEncoder& encoder) {
-  const auto first = std::ranges::upper_bound(spans_, chunk.first - lookback, {}, end_of);
-  auto last = first;
-  for (; last != spans_.end() && last->first_position < chunk.end; ++last) {
-    Image& image = images_[static_cast<std::size_t>(last - spans_.begin())];
-    if (last->first_position >= chunk.first && image.rows == nullptr) {
-      image.rows = encoder.rows_of(*std::exchange(image.content, nullptr));
-      last->rows = image.rows->data();
+void RequestImages::set_rows(std::size_t image, EncodedRows rows) {
+  spans_[image].rows = rows->data();
+  images_[image].rows = std::move(rows);
+  images_[image].content = nullptr;
+}
+
+RequestImages::Progress RequestImages::advance(std::int32_t first_position, ImageEncoder& encoder) {
+  const auto span = std::ranges::find(spans_, first_position, &model::ImageSpan::first_position);
+  check(span != spans_.end(), "a span is that of an image");
+  const auto index = static_cast<std::size_t>(span - spans_.begin());
+  if (images_[index].rows != nullptr) {
+    return Progress::known;
+  }
+  if (EncodedRows rows = encoder.find(images_[index].hash)) {
+    set_rows(index, std::move(rows));
+    return Progress::known;
+  }
+  EncodedRows rows = encoder.advance(images_[index].content);
+  if (rows == nullptr) {
+    return Progress::underway;
+  }
+  set_rows(index, std::move(rows));
+  return Progress::finished;
+}
+
+void RequestImages::share(const RequestImages& other) {
+  for (std::size_t i = 0; i < images_.size(); ++i) {
+    if (other.images_[i].rows != nullptr) {
+      set_rows(i, other.images_[i].rows);
     }
   }
+}
+
+std::span<const model::ImageSpan> RequestImages::in_chunk(PositionRange chunk, std::int32_t lookback) const {
+  const auto first = std::ranges::upper_bound(spans_, chunk.first - lookback, {}, end_of);
+  const auto last = std::ranges::lower_bound(first, spans_.end(), chunk.end, {}, &model::ImageSpan::first_position);
   return {first, last};
 }
 

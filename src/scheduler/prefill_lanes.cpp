@@ -59,7 +59,7 @@ std::int32_t serve_by_work(std::int32_t budget, std::span<PrefillShare> shares, 
 void divide_prefill_budget(std::int32_t budget, std::span<PrefillShare> shares, const std::function<bool(std::size_t)>& admit,
                            const std::function<std::int32_t(std::size_t, std::int32_t)>& cut) {
   const Questions ask{admit, cut};
-  const auto oldest = std::ranges::find_if(shares, &PrefillShare::running);
+  const auto oldest = std::ranges::find_if(shares, [](const PrefillShare& share) { return share.running && share.num_wanted > 0; });
   const std::int32_t reserved = oldest == shares.end() ? 0 : std::min(budget, oldest->num_least);
   const std::int32_t express = shares.size() > 1 ? std::min(budget / kExpressFraction, budget - reserved) : 0;
   std::int32_t left = express + serve_by_arrival(budget - express, shares, ask);

@@ -10,7 +10,7 @@ namespace deepinfer::scheduler {
 
 /// One prompt that wants rows, in order of arrival.
 struct PrefillShare {
-  std::int32_t num_wanted = 0;   ///< positions left to compute, at least 1
+  std::int32_t num_wanted = 0;   ///< positions left to compute; 0: it waits for something else
   std::int32_t num_granted = 0;  ///< rows of this step; result
   bool running = false;          ///< holds its cache; set when `admit` succeeds
   std::int32_t num_least = 1;    ///< fewer rows are of no use to it now: it begins with a span that is not cut

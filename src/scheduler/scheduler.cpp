@@ -128,6 +128,13 @@ void Scheduler::apply(const Advanced& event) {
   publish(request);
 }
 
+void Scheduler::apply(const SpanReady& event) {
+  Request& request = known(event.request);
+  const auto span = std::ranges::find(request.whole_spans, event.first_position, &WholeSpan::first_position);
+  check(span != request.whole_spans.end(), "a span that is ready belongs to its request");
+  span->is_ready = true;
+}
+
 void Scheduler::apply(const Ended& event) {
   Request& request = known(event.request);
   erase_by_rank(holding(request) != nullptr ? running_ : queue_, &request);
@@ -141,12 +148,14 @@ const StepPlan& Scheduler::plan() {
   plan_.preempted.clear();
   plan_.freed.clear();
   plan_.admitted.clear();
+  plan_.needed_spans.clear();
   plan_.restored_states.clear();
   plan_.saved_states.clear();
   plan_.num_tokens = 0;
   plan_decode();
   plan_.num_decode_chunks = static_cast<std::int32_t>(plan_.chunks.size());
   plan_prefill();
+  note_needed_spans();
   save_states();
   return plan_;
 }
@@ -172,8 +181,13 @@ std::int32_t Scheduler::rows_of_next_spans() const {
   std::int32_t most = 0;
   for (const std::vector<Request*>* list : {&running_, &queue_}) {
     for (const Request* request : std::span(*list).first(std::min(list->size(), static_cast<std::size_t>(limits_.max_requests)))) {
-      if (!request->whole_spans.empty() && !std::holds_alternative<Decoding>(request->state)) {
-        most = std::max(most, fewest_rows(request->whole_spans, num_computed(*request)));
+      if (request->whole_spans.empty() || std::holds_alternative<Decoding>(request->state)) {
+        continue;
+      }
+      const std::int32_t position = num_computed(*request);
+      const WholeSpan* unready = first_unready(request->whole_spans, position);
+      if (unready == nullptr || unready->first_position > position) {
+        most = std::max(most, fewest_rows(request->whole_spans, position));
       }
     }
   }
@@ -268,6 +282,17 @@ std::int32_t Scheduler::max_scored_rows() const {
   return 1 + (limits_.max_requests - num_running()) / std::max(1, static_cast<std::int32_t>(num_scored));
 }
 
+void Scheduler::note_needed_spans() {
+  for (const Request* request : running_) {
+    if (!std::holds_alternative<Prefilling>(request->state)) {
+      continue;
+    }
+    if (const WholeSpan* span = first_unready(request->whole_spans, num_computed(*request))) {
+      plan_.needed_spans.push_back({.request = request->id, .first_position = span->first_position});
+    }
+  }
+}
+
 /// Every prefilling request and, if one more may run, the first max_requests queued ones; oldest first.
 void Scheduler::collect_prefill_candidates() {
   candidates_.clear();
@@ -340,8 +365,7 @@ void Scheduler::start(Request& request, const PrefixUse& use) {
   request.num_published = use.num_shared_blocks;
   insert_by_rank(running_, &request);
   num_growing_ += may_grow(request) ? 1 : 0;
-  plan_.admitted.push_back(
-      {.request = request.id, .is_first = !request.was_admitted, .is_resumed = use.is_resumed, .prefix = use.report});
+  plan_.admitted.push_back({.request = request.id, .is_first = !request.was_admitted, .is_resumed = use.is_resumed, .prefix = use.report});
   request.was_admitted = true;
 }
 

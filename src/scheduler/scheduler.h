@@ -63,6 +63,12 @@ struct Admission {
   PrefixReport prefix;
 };
 
+/// A span that a running prompt comes to next and that is not ready.
+struct NeededSpan {
+  RequestId request;
+  std::int32_t first_position = 0;
+};
+
 /// One step. At most one chunk per request; decode rows first, oldest request first, then prefill chunks, oldest first.
 /// The block spans are valid until the next plan() and while their request has not ended.
 struct StepPlan {
@@ -72,6 +78,7 @@ struct StepPlan {
   std::vector<RequestId> preempted;  ///< lost their cache to this plan
   std::vector<FreedCache> freed;     ///< theirs, when Limits asks for it
   std::vector<Admission> admitted;
+  std::vector<NeededSpan> needed_spans;    ///< the next of every prompt that is not ready, the oldest prompt first
   std::vector<StateCopy> restored_states;  ///< copied before the chunks are computed, in this order
   std::vector<StateCopy> saved_states;     ///< copied after the chunks were computed
 };
@@ -86,6 +93,11 @@ struct Submitted {
   /// Spans of images among the tokens, ascending, disjoint, each at most max_whole_span() long: no chunk cuts one.
   std::vector<WholeSpan> whole_spans = {};
   bool scores_prompt = false;  ///< every row of the prompt passes every layer and has its logits
+};
+/// The input of a span is there.
+struct SpanReady {
+  RequestId request;
+  std::int32_t first_position = 0;
 };
 /// The next `num_drafts` tokens of a decoding request are proposed: the next plan verifies as many of them as there is room for, in one
 /// chunk. Drafts never cost another request anything. They are forgotten with the next plan or when the request is preempted.
@@ -122,7 +134,7 @@ struct Saved {
 struct Ended {
   RequestId request;
 };
-using Event = std::variant<Submitted, Drafted, Advanced, BlockFilled, Forked, Saved, Ended>;
+using Event = std::variant<Submitted, SpanReady, Drafted, Advanced, BlockFilled, Forked, Saved, Ended>;
 
 /// An older request that does not fit is passed by at most this many younger ones; then it is next. Enough to use the holes that
 /// a long prompt waits beside, few enough that it waits for the end of requests that run already.
@@ -132,8 +144,8 @@ class Scheduler {
  public:
   Scheduler(Limits limits, kvcache::CacheGeometry geometry);
 
-  /// Decides the next step and reserves its blocks and slots. Valid until the next call; empty when nothing can run,
-  /// which happens only when no request is running or queued.
+  /// Decides the next step and reserves its blocks and slots. Valid until the next call; without chunks when nothing can run, which
+  /// happens only when no request is running or queued, or when those that run wait for spans.
   [[nodiscard]] const StepPlan& plan();
   void apply(std::span<const Event> events);
 
@@ -153,6 +165,7 @@ class Scheduler {
  private:
   void apply(const Submitted& event);
   void apply(const Drafted& event);
+  void apply(const SpanReady& event);
   void apply(const Advanced& event);
   void apply(const BlockFilled& event);
   void apply(const Forked& event);
@@ -174,6 +187,7 @@ class Scheduler {
   [[nodiscard]] bool may_grow(const Request& request) const;
   [[nodiscard]] bool try_admit(Request& request);
   void start(Request& request, const PrefixUse& use);
+  void note_needed_spans();
   [[nodiscard]] std::int32_t next_stop(const Request& request) const;
   [[nodiscard]] std::int32_t max_scored_rows() const;
   void add_chunk(const Request& request, std::int32_t num_tokens, std::int32_t num_drafts = 0);

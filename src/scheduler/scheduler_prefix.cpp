@@ -83,10 +83,12 @@ std::int32_t Scheduler::last_usable_end(const Request& request) const {
   return end;
 }
 
-/// Where the next chunk of a prompt must end at the latest: at the next position whose state is worth keeping.
+/// Where the next chunk of a prompt must end at the latest: at the next position whose state is worth keeping, and before a span that is
+/// not ready.
 std::int32_t Scheduler::next_stop(const Request& request) const {
   const auto& prefilling = std::get<Prefilling>(request.state);
-  std::int32_t stop = request.num_tokens;
+  const WholeSpan* unready = first_unready(request.whole_spans, prefilling.num_computed);
+  std::int32_t stop = unready == nullptr ? request.num_tokens : unready->first_position;
   if (limits_.reuse.reuse == Reuse::exact) {
     for (const std::int32_t checkpoint : {last_usable_end(request), prefilling.checkpoint}) {
       stop = checkpoint > prefilling.num_computed ? std::min(stop, checkpoint) : stop;

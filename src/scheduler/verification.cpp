@@ -10,8 +10,7 @@ void VerificationPlan::sort(std::span<const DraftRates> requests) {
   entries_.clear();
   for (std::size_t r = 0; r < requests.size(); ++r) {
     for (const float rate : requests[r].rates) {
-      entries_.push_back(
-          {.rate = rate, .request = static_cast<std::int32_t>(r), .place = static_cast<std::int32_t>(entries_.size())});
+      entries_.push_back({.rate = rate, .request = static_cast<std::int32_t>(r), .place = static_cast<std::int32_t>(entries_.size())});
     }
   }
   std::ranges::sort(entries_, [](const Entry& a, const Entry& b) { return std::tuple(-a.rate, a.place) < std::tuple(-b.rate, b.place); });

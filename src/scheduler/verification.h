@@ -21,8 +21,8 @@ struct DraftRates {
 class VerificationPlan {
  public:
   /// The number of rows, from requests.size() to that and all drafts but at most `max_rows`, with the most expected tokens per second:
-  /// (requests + sum of the largest rates) / seconds. Of equal ones the smallest. Row counts without a time are not considered; when none has
-  /// one, all rows are verified.
+  /// (requests + sum of the largest rates) / seconds. Of equal ones the smallest. Row counts without a time are not considered; when none
+  /// has one, all rows are verified.
   [[nodiscard]] std::int32_t total_rows(std::span<const DraftRates> requests, std::int32_t max_rows, const StepSeconds& seconds);
 
   /// Divides `num_rows` rows: one for each request, the others to the drafts with the largest rates, the earlier request and draft on ties.

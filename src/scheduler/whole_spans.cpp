@@ -21,6 +21,12 @@ std::int32_t fewest_rows(std::span<const WholeSpan> spans, std::int32_t position
   return span == spans.end() || span->first_position != position ? 1 : span->num_positions;
 }
 
+const WholeSpan* first_unready(std::span<const WholeSpan> spans, std::int32_t position) {
+  const auto begin = std::ranges::lower_bound(spans, position, {}, &WholeSpan::first_position);
+  const auto span = std::find_if(begin, spans.end(), [](const WholeSpan& of) { return !of.is_ready; });
+  return span == spans.end() ? nullptr : &*span;
+}
+
 PrefixUse without_cuts_inside(std::span<const WholeSpan> spans, PrefixUse use) {
   if (use.checkpoint != last_cut(spans, use.checkpoint)) {
     use.checkpoint = 0;

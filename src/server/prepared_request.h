@@ -81,8 +81,8 @@ struct ConvertedBody {
 /// Gives `request` its constraint, or says why the client gets none.
 [[nodiscard]] std::expected<void, Refusal> set_constraint(PreparedRequest& request, const grammar::CompileResult& compiled);
 
-/// Refused: what conversion refuses, unknown earlier responses, images that are not taken, a prompt that does not fit, structured output that is switched
-/// off.
+/// Refused: what conversion refuses, unknown earlier responses, images that are not taken, a prompt that does not fit, structured output
+/// that is switched off.
 [[nodiscard]] std::expected<PreparedRequest, Refusal> prepare(const ServedModel& model, const CompletionRequest& request);
 
 }  // namespace deepinfer::server

@@ -98,7 +98,8 @@ TEST(Run, APromptLongerThanTheContextIsOneSentence) {
 
 TEST(Run, AnImageGoesWithThePromptToAModelThatSees) {
   const std::string image = DEEPINFER_TEST_DATA "/recipe/images/waves.png";
-  const std::vector<std::string> tiny = {"--model", DEEPINFER_TEST_DATA "/tiny", "--max-tokens", "4", "--ignore-eos", "--max-model-len", "512"};
+  const std::vector<std::string> tiny = {"--model",      DEEPINFER_TEST_DATA "/tiny", "--max-tokens", "4",
+                                         "--ignore-eos", "--max-model-len",           "512"};
   std::vector<std::string> arguments = with_greedy({"run", "--prompt", "What is it?"});
   arguments.insert(arguments.end(), tiny.begin(), tiny.end());
   const Ran without = run_program(arguments);
@@ -116,9 +117,10 @@ TEST(Run, AnImageGoesWithThePromptToAModelThatSees) {
 
 TEST(Chat, AnImageIsShownWithTheNextMessage) {
   const std::string image = DEEPINFER_TEST_DATA "/recipe/images/waves.png";
-  const Ran ran = run_program({"chat", "--model", DEEPINFER_TEST_DATA "/tiny", "--thinking", "off", "--temperature", "0", "--max-tokens", "4",
-                               "--ignore-eos", "--max-model-len", "512"},
-                              {.input = "/image " + image + "\nWhat is it?\n/stats\n/clear\nWhat is it?\n/stats\n/image nowhere\nAnd now?\n"});
+  const std::string input = "/image " + image + "\nWhat is it?\n/stats\n/clear\nWhat is it?\n/stats\n/image nowhere\nAnd now?\n";
+  const Ran ran = run_program(with_greedy({"chat", "--model", DEEPINFER_TEST_DATA "/tiny", "--max-tokens", "4", "--ignore-eos",
+                                           "--max-model-len", "512"}),
+                              {.input = input});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   const auto stats = [&](std::size_t from) { return ran.err.find(" prompt tokens", from); };
   const std::size_t first = stats(0);

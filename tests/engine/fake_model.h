@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -100,6 +101,16 @@ class FakeModel {
     return out;
   }
   int num_encoded = 0;
+  /// The same in pieces.
+  void begin_image(const model::ImagePixels& image) {
+    num_pieces_left_ = num_image_pieces;
+    image_rows_ = encode_image(image);
+  }
+  std::optional<std::vector<bf16>> advance_image() {
+    check(num_pieces_left_ > 0, "an image was begun");
+    return --num_pieces_left_ == 0 ? std::optional(image_rows_) : std::nullopt;
+  }
+  int num_image_pieces = 2;
 
   /// The memory of one block and of one slot.
   std::span<std::byte> block_memory(BlockId block) {
@@ -226,6 +237,8 @@ class FakeModel {
   std::vector<float> confidences_;
   std::vector<TokenId> picked_;
   std::vector<float> logits_;
+  std::vector<bf16> image_rows_;
+  int num_pieces_left_ = 0;
 };
 
 }  // namespace deepinfer::test

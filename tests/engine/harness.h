@@ -131,7 +131,8 @@ inline engine::EngineParts fake_parts(FakeModel& model, kvcache::CacheGeometry g
   parts.model.draft = [&model](std::span<const model::DraftStart> starts, std::int32_t num_drafts, model::PickDrafts& pick) {
     return model.draft(starts, num_drafts, pick);
   };
-  parts.model.encode_image = [&model](const model::ImagePixels& image) { return model.encode_image(image); };
+  parts.model.images = {.begin = [&model](const model::ImagePixels& image) { model.begin_image(image); },
+                        .advance = [&model] { return model.advance_image(); }};
   parts.vision = fake_vision();
   parts.model.copy_block = [&model](BlockId from, BlockId to) {
     std::ranges::copy(model.block_memory(from), model.block_memory(to).begin());

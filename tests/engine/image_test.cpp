@@ -166,6 +166,64 @@ TEST(Images, ChoicesOfOnePromptShareTheImage) {
   }
 }
 
+TEST(Images, OtherRequestsGoOnWhileOneIsEncoded) {
+  std::mt19937_64 random(15);
+  for (const std::int32_t overlap_depth : {0, 1}) {
+    Harness harness({.max_requests = 2, .overlap_depth = overlap_depth});
+    harness.model.num_image_pieces = 10;
+    engine::GenerationRequest text{.sampling = {.temperature = 0}, .max_tokens = 30, .ignore_eos = true};
+    append_text(text, random, 4);
+    engine::GenerationRequest shown{.sampling = {.temperature = 0}, .max_tokens = 2, .ignore_eos = true};
+    append_text(shown, random, 3);
+    append_image(shown, random_image(random, 2, 2));
+    const RequestId first = harness.submit(text);
+    harness.engine.step();
+    const RequestId second = harness.submit(shown);
+    for (int i = 0; i < 8; ++i) {
+      ASSERT_TRUE(harness.engine.step());
+    }
+    EXPECT_GE(harness.reply(first).tokens.size(), 7U);
+    EXPECT_TRUE(harness.reply(second).tokens.empty());
+    harness.run_to_the_end();
+    EXPECT_EQ(harness.reply(first).tokens, alone(text).tokens);
+    EXPECT_EQ(harness.reply(second).tokens, alone(shown).tokens);
+  }
+}
+
+TEST(Images, ACancelledRequestLeavesItsImageUnfinishedAndTheNextBeginsItsOwn) {
+  std::mt19937_64 random(16);
+  Harness harness({.max_requests = 2});
+  harness.model.num_image_pieces = 5;
+  engine::GenerationRequest first{.sampling = {.temperature = 0}, .max_tokens = 3, .ignore_eos = true};
+  append_image(first, random_image(random, 2, 2));
+  engine::GenerationRequest second = first;
+  second.images[0].content = random_image(random, 2, 2);
+  const RequestId cancelled = harness.submit(first);
+  harness.engine.step();
+  harness.engine.step();
+  const RequestId kept = harness.submit(second);
+  harness.engine.cancel(cancelled);
+  harness.run_to_the_end();
+  EXPECT_EQ(harness.reply(cancelled).finish->reason, engine::FinishReason::cancelled);
+  EXPECT_EQ(harness.reply(kept).tokens, alone(second).tokens);
+}
+
+TEST(Images, APrefixHitThatEndsWhereAnImageBeginsHasItsState) {
+  std::mt19937_64 random(17);
+  for (const std::int32_t overlap_depth : {0, 1}) {
+    Harness harness({.max_requests = 2, .num_extra_slots = 3, .overlap_depth = overlap_depth, .prefix_cache = true});
+    engine::GenerationRequest request{.sampling = {.temperature = 0}, .max_tokens = 4, .ignore_eos = true};
+    append_text(request, random, 8);  // two blocks, then the image
+    engine::GenerationRequest before = request;
+    append_text(before, random, 1);
+    append_image(request, random_image(random, 2, 2));
+    run_alone_in(harness, before);
+    const Reply reply = run_alone_in(harness, request);
+    EXPECT_EQ(reply.num_cached_tokens, 8);
+    EXPECT_EQ(reply.tokens, alone(request).tokens);
+  }
+}
+
 std::string refusal_of(Harness& harness, const engine::GenerationRequest& request) {
   const auto id = harness.engine.submit(request, [](engine::Output&&) {});
   return id ? "" : id.error().message;
@@ -190,6 +248,13 @@ TEST(Images, WhatCannotBeComputedIsRefusedAtSubmission) {
   EXPECT_EQ(refusal_of(harness, apart), "image 0 of the prompt has 1x1 pixels and takes 4 tokens, not 5");
   apart.images[0].content = nullptr;
   EXPECT_EQ(refusal_of(harness, apart), "image 0 of the prompt has no pixels");
+  engine::GenerationRequest scored;
+  append_text(scored, random, 2);
+  append_image(scored, random_image(random, 1, 1));
+  scored.sampling.want_logprobs = true;
+  scored.sampling.want_prompt_logprobs = true;
+  EXPECT_EQ(refusal_of(harness, scored),
+            "log probabilities of a prompt with images are not computed; leave the images or the log probabilities out");
 }
 
 TEST(Images, AModelWithoutVisionRefusesThem) {

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "model/deepseek_v41/binding.h"
+#include "model/deepseek_v41/memory_plan.h"
 #include "model_fixture.h"
 
 namespace deepinfer::test {
@@ -235,6 +236,36 @@ TEST_F(VisionLaws, AnImageIsNotItsTokens) {
   with_images.images = prompt.spans;
   Sequence without(model_);
   EXPECT_FALSE(same_bits(with_images.prefill(prompt.ids), without.prefill(prompt.ids)));
+}
+
+/// A CPU that adds up what is taken from it.
+class CountingDevice final : public Device {
+ public:
+  [[nodiscard]] const DeviceInfo& info() const override { return device_->info(); }
+  [[nodiscard]] Buffer allocate(std::size_t size_bytes) override {
+    num_bytes += size_bytes;
+    return device_->allocate(size_bytes);
+  }
+  [[nodiscard]] std::unique_ptr<Stream> make_stream() override { return device_->make_stream(); }
+  [[nodiscard]] Ops& ops() override { return device_->ops(); }
+  std::size_t num_bytes = 0;
+
+ private:
+  std::unique_ptr<Device> device_ = cpu::make_device({.num_threads = 1});
+};
+
+TEST(VisionMemory, ThePlanCountsWhatTheTowerTakes) {
+  const auto config = model::load_config(kTiny);
+  ASSERT_TRUE(config.has_value());
+  CountingDevice device;
+  ASSERT_TRUE(model::VisionTower::create(device, *config).has_value());
+  EXPECT_EQ(device.num_bytes, model::vision_bytes(*config));
+  model::Config without = *config;
+  without.vision.reset();
+  EXPECT_EQ(model::vision_bytes(without), 0U);
+  const model::CacheSizes sizes{.max_rows = 10};
+  const auto rows_of_images = std::size_t{10} * static_cast<std::size_t>(config->hidden_size) * sizeof(bf16);
+  EXPECT_EQ(model::workspace_bytes(*config, sizes), model::workspace_bytes(without, sizes) + device.num_bytes + rows_of_images);
 }
 
 TEST(VisionThreads, AnyNumberOfThreadsEncodesTheSameBits) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <vector>
@@ -69,11 +70,14 @@ class Runner {
 
   void step() {
     const StepPlan& plan = scheduler_.plan();
-    ASSERT_TRUE(!plan.chunks.empty() || requests_.empty()) << "something always goes on";
+    ASSERT_TRUE(!plan.chunks.empty() || !plan.needed_spans.empty() || requests_.empty()) << "something always goes on";
     std::vector<Event> events;
     for (const PlannedChunk& chunk : plan.chunks) {
       Known& request = requests_.at(chunk.request);
       for (const WholeSpan& span : request.spans) {
+        ASSERT_TRUE(span.is_ready || span.first_position < chunk.first_position ||
+                    span.first_position >= chunk.first_position + chunk.num_tokens)
+            << "a span that is not ready is not computed";
         const std::int32_t end = span.first_position + span.num_positions;
         const auto is_inside = [&](std::int32_t cut) { return cut > span.first_position && cut < end; };
         ASSERT_FALSE(is_inside(chunk.first_position) || is_inside(chunk.first_position + chunk.num_tokens))
@@ -83,6 +87,7 @@ class Runner {
           Advanced{.request = chunk.request, .num_computed = chunk.num_tokens, .num_new_tokens = chunk.num_logit_rows});
     }
     scheduler_.apply(events);
+    make_ready(plan.needed_spans);
     for (const PlannedChunk& chunk : std::vector<PlannedChunk>(plan.chunks)) {
       Known& request = requests_.at(chunk.request);
       request.num_outputs -= chunk.num_logit_rows;
@@ -99,12 +104,23 @@ class Runner {
   [[nodiscard]] bool is_done() const { return requests_.empty(); }
 
  private:
+  /// One span every other step, the oldest prompt's first.
+  void make_ready(const std::vector<NeededSpan>& needed) {
+    if (needed.empty() || ++num_steps_ % 2 == 0) {
+      return;
+    }
+    const Event event = SpanReady{.request = needed[0].request, .first_position = needed[0].first_position};
+    scheduler_.apply(std::span(&event, 1));
+    std::ranges::find(requests_.at(needed[0].request).spans, needed[0].first_position, &WholeSpan::first_position)->is_ready = true;
+  }
+
   struct Known {
     std::vector<WholeSpan> spans;
     std::int32_t num_outputs = 0;
   };
   Scheduler scheduler_;
   std::map<RequestId, Known> requests_;
+  int num_steps_ = 0;
 };
 
 constexpr kvcache::CacheGeometry kGeometry = {.positions_per_block = 8, .num_blocks = 41, .num_slots = 9};
@@ -165,6 +181,26 @@ TEST(WholeSpans, AnImageThatWaitsComesBeforeDrafts) {
   EXPECT_EQ(plan.num_tokens, 40);
 }
 
+TEST(WholeSpans, APromptStopsBeforeASpanThatIsNotReady) {
+  Scheduler scheduler({.max_requests = 4, .max_batched_tokens = 40}, kGeometry);
+  const Event submitted = Submitted{.request = {1},
+                                    .num_tokens = 30,
+                                    .max_positions = 31,
+                                    .prefixes = {},
+                                    .whole_spans = {{.first_position = 6, .num_positions = 9, .is_ready = false}}};
+  scheduler.apply(std::span(&submitted, 1));
+  ASSERT_EQ(scheduler.plan().chunks.size(), 1U);
+  EXPECT_EQ(scheduler.plan().chunks[0].num_tokens, 6);
+  EXPECT_EQ(scheduler.plan().needed_spans[0].first_position, 6);
+  const Event advanced = Advanced{.request = {1}, .num_computed = 6, .num_new_tokens = 0};
+  scheduler.apply(std::span(&advanced, 1));
+  EXPECT_TRUE(scheduler.plan().chunks.empty());
+  const Event ready = SpanReady{.request = {1}, .first_position = 6};
+  scheduler.apply(std::span(&ready, 1));
+  EXPECT_EQ(scheduler.plan().chunks[0].num_tokens, 24);
+  EXPECT_TRUE(scheduler.plan().needed_spans.empty());
+}
+
 TEST(WholeSpans, RandomPromptsWithSpansAreNeverCutAndAllEnd) {
   for (const Reuse reuse : {Reuse::none, Reuse::exact, Reuse::bounded}) {
     for (std::uint32_t seed = 1; seed <= 30; ++seed) {
@@ -178,7 +214,7 @@ TEST(WholeSpans, RandomPromptsWithSpansAreNeverCutAndAllEnd) {
       std::vector<WholeSpan> spans;
       for (std::int32_t at = static_cast<std::int32_t>(random() % 9); at < 70;) {
         const auto length = static_cast<std::int32_t>(1 + random() % static_cast<std::uint32_t>(max_whole_span(limits)));
-        spans.push_back({.first_position = at, .num_positions = length});
+        spans.push_back({.first_position = at, .num_positions = length, .is_ready = random() % 2 == 0});
         at += length + static_cast<std::int32_t>(random() % 12);
       }
       for (std::uint64_t id = 1; id <= 20; ++id) {

@@ -30,7 +30,8 @@ struct CacheBytes {
 
 [[nodiscard]] CacheBytes cache_bytes(const Config& config, std::int32_t max_drafts);
 
-/// Activations of one forward as workspace.h allocates them, and of the vision tower (vision.h). Scratch memory inside kernels is not included.
+/// Activations of one forward as workspace.h allocates them, and of the vision tower (vision.h). Scratch memory inside kernels is not
+/// included.
 [[nodiscard]] std::size_t workspace_bytes(const Config& config, const CacheSizes& sizes);
 
 /// What one of `num_ranks` expert-parallel ranks holds: routed experts by id and Engram tables by rows, both split evenly with the

@@ -166,6 +166,18 @@ std::vector<bf16> DeepseekV41::encode_image(const ImagePixels& image) {
   return s.vision->encode(s.bound.weights.vision, image, *s.stream);
 }
 
+void DeepseekV41::begin_image(const ImagePixels& image) {
+  State& s = *state_;
+  check(s.vision.has_value(), "only a model with a vision tower gets images");
+  s.vision->begin(s.bound.weights.vision, image, *s.stream);
+}
+
+std::optional<std::vector<bf16>> DeepseekV41::advance_image() {
+  State& s = *state_;
+  check(s.vision.has_value(), "only a model with a vision tower gets images");
+  return s.vision->advance(s.bound.weights.vision, *s.stream);
+}
+
 void DeepseekV41::copy_state(SlotId from, SlotId to) {
   const CacheSizes& sizes = state_->sizes;
   check(from.value > 0 && from.value < sizes.num_slots && to.value > 0 && to.value < sizes.num_slots && from != to,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -114,6 +115,9 @@ class DeepseekV41 {
   /// Embedding rows of the whole span of an image, delimiters included, in the host's memory: [image_tokens(image), hidden].
   /// Takes its turn behind what was launched before. Only models with vision_config; the image has at most max_image_tokens.
   [[nodiscard]] std::vector<bf16> encode_image(const ImagePixels& image);
+  /// The same in pieces, between which anything else may be launched: the rows come with the last one. One image at a time.
+  void begin_image(const ImagePixels& image);
+  [[nodiscard]] std::optional<std::vector<bf16>> advance_image();
   /// Queues a copy of the bounded state (rings and tails, 9.2) from one slot to another, behind what was launched before.
   void copy_state(SlotId from, SlotId to);
   /// The same for a block.

@@ -13,6 +13,8 @@ namespace {
 
 constexpr float kNormEps = 1e-6F;        // section 2.3
 constexpr std::int32_t kMlpRows = 1024;  // patches that pass the MLP together: its inner rows are the widest
+// Rows that pass a block in one piece of work: a small image at once, of the largest a block at a time, so that text waits for little.
+constexpr std::int32_t kPieceRows = 4096;
 
 std::int32_t divide_up(std::int32_t a, std::int32_t b) { return (a + b - 1) / b; }
 
@@ -106,32 +108,48 @@ Result<VisionTower> VisionTower::create(Device& device, const Config& config) {
   return out;
 }
 
-std::vector<bf16> VisionTower::encode(const VisionWeights& weights, const ImagePixels& image, Stream& stream) {
+void VisionTower::begin(const VisionWeights& weights, const ImagePixels& image, Stream& stream) {
   const std::int32_t side = vision_.patch_size;
   check(image.width > 0 && image.height > 0 && image.width % side == 0 && image.height % side == 0, "an image is cut into whole patches");
   check(image.rgb.size() == size(std::int64_t{image.width} * image.height * 3), "an image has three values per pixel");
   check(image_tokens(vision_, image.width, image.height) <= vision_.max_image_tokens, "an image has at most max_image_tokens");
   const std::int32_t ratio = vision_.downsample_ratio;
-  const Grid grid{.rows = image.height / side,
-                  .columns = image.width / side,
-                  .cell_rows = divide_up(image.height / side, ratio),
-                  .cell_columns = divide_up(image.width / side, ratio)};
-  const std::int32_t num_patches = grid.num_patches();
-
+  grid_ = {.rows = image.height / side,
+           .columns = image.width / side,
+           .cell_rows = divide_up(image.height / side, ratio),
+           .cell_columns = divide_up(image.width / side, ratio)};
+  next_block_ = 0;
   const std::vector<bf16> patches = image_patches(vision_, image);
   stream.copy(patches_, patches.data(), patches.size() * sizeof(bf16));
-  upload_angles(grid, stream);
-  linear({num_patches, vision_.hidden_size, vision_.patch_values()}, weights.patch_embed, patches_, x_, stream);
-  for (const VisionBlockWeights& of_block : weights.blocks) {
-    block(of_block, num_patches, stream);
+  upload_angles(stream);  // returns when `patches` was read, too
+  linear({grid_.num_patches(), vision_.hidden_size, vision_.patch_values()}, weights.patch_embed, patches_, x_, stream);
+}
+
+std::optional<std::vector<bf16>> VisionTower::advance(const VisionWeights& weights, Stream& stream) {
+  check(next_block_.has_value(), "an image was begun");
+  for (std::int32_t rows = 0; *next_block_ < weights.blocks.size() && rows < kPieceRows; rows += grid_.num_patches()) {
+    block(weights.blocks[(*next_block_)++], grid_.num_patches(), stream);
   }
-  norm(num_patches, weights.norm, stream);
-  align(weights, grid, stream);
-  return read_span(weights, grid, stream);
+  if (*next_block_ < weights.blocks.size()) {
+    return std::nullopt;
+  }
+  next_block_.reset();
+  norm(grid_.num_patches(), weights.norm, stream);
+  align(weights, stream);
+  return read_span(weights, stream);
+}
+
+std::vector<bf16> VisionTower::encode(const VisionWeights& weights, const ImagePixels& image, Stream& stream) {
+  begin(weights, image, stream);
+  std::optional<std::vector<bf16>> rows;
+  while (!rows) {
+    rows = advance(weights, stream);
+  }
+  return std::move(*rows);
 }
 
 /// Angles (row f_0, row f_1, ..., column f_0, column f_1, ...) with f_i = theta^(-2 i / (head_dim / 2)), one line per patch.
-void VisionTower::upload_angles(const Grid& grid, Stream& stream) {
+void VisionTower::upload_angles(Stream& stream) {
   const std::int32_t quarter = vision_.head_dim() / 4;
   std::vector<float> frequency;
   for (std::int32_t i = 0; i < quarter; ++i) {
@@ -139,7 +157,7 @@ void VisionTower::upload_angles(const Grid& grid, Stream& stream) {
     frequency.push_back(1.0F / static_cast<float>(std::pow(vision_.rope_theta, static_cast<double>(exponent))));
   }
   // Few places, many patches: the functions are evaluated once a place.
-  const std::int32_t num_places = std::max(grid.rows, grid.columns);
+  const std::int32_t num_places = std::max(grid_.rows, grid_.columns);
   std::vector<float> cos_of;
   std::vector<float> sin_of;
   for (std::int32_t place = 0; place < num_places; ++place) {
@@ -156,15 +174,15 @@ void VisionTower::upload_angles(const Grid& grid, Stream& stream) {
     cos.insert(cos.end(), cos_of.begin() + first, cos_of.begin() + first + quarter);
     sin.insert(sin.end(), sin_of.begin() + first, sin_of.begin() + first + quarter);
   };
-  for (std::int32_t row = 0; row < grid.rows; ++row) {
-    for (std::int32_t column = 0; column < grid.columns; ++column) {
+  for (std::int32_t row = 0; row < grid_.rows; ++row) {
+    for (std::int32_t column = 0; column < grid_.columns; ++column) {
       append(row);
       append(column);
     }
   }
   stream.copy(cos_, cos.data(), cos.size() * sizeof(float));
   stream.copy(sin_, sin.data(), sin.size() * sizeof(float));
-  stream.synchronize();  // the host's copies go
+  stream.synchronize();  // the host's copies may go
 }
 
 void VisionTower::linear(const Affine& shape, const AffineWeights& weights, const bf16* x, bf16* y, Stream& stream) {
@@ -238,12 +256,12 @@ void VisionTower::mlp(const VisionBlockWeights& weights, std::int32_t num_patche
   }
 }
 
-void VisionTower::align(const VisionWeights& weights, const Grid& grid, Stream& stream) {
+void VisionTower::align(const VisionWeights& weights, Stream& stream) {
   const std::int32_t ratio = vision_.downsample_ratio;
-  const std::int32_t cells = grid.num_cells();
+  const std::int32_t cells = grid_.num_cells();
   ops_->gather_cells(stream, {.num_rows = cells,
-                              .grid_rows = grid.rows,
-                              .grid_columns = grid.columns,
+                              .grid_rows = grid_.rows,
+                              .grid_columns = grid_.columns,
                               .side = ratio,
                               .width = vision_.hidden_size,
                               .x = normed_,
@@ -253,17 +271,17 @@ void VisionTower::align(const VisionWeights& weights, const Grid& grid, Stream& 
   linear({cells, hidden_, hidden_}, weights.aligner_out, aligned_, rows_, stream);
 }
 
-std::vector<bf16> VisionTower::read_span(const VisionWeights& weights, const Grid& grid, Stream& stream) const {
+std::vector<bf16> VisionTower::read_span(const VisionWeights& weights, Stream& stream) const {
   const auto width = size(hidden_);
-  const auto columns = size(grid.cell_columns);
-  std::vector<bf16> out((size(grid.cell_rows) * (columns + 1) + 2) * width);
+  const auto columns = size(grid_.cell_columns);
+  std::vector<bf16> out((size(grid_.cell_rows) * (columns + 1) + 2) * width);
   bf16* next = out.data();
   const auto append = [&](const bf16* rows, std::size_t count) {
     stream.copy(next, rows, count * width * sizeof(bf16));
     next += count * width;
   };
   append(weights.start, 1);
-  for (std::size_t row = 0; row < size(grid.cell_rows); ++row) {
+  for (std::size_t row = 0; row < size(grid_.cell_rows); ++row) {
     append(rows_ + row * columns * width, columns);
     append(weights.newline, 1);
   }

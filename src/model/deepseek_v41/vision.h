@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
@@ -29,7 +30,12 @@ class VisionTower {
   /// Allocates activations for the largest image. Errors: exhausted when the device has no room.
   static Result<VisionTower> create(Device& device, const Config& config);
 
-  /// Rows of the span in the host's memory, [image_tokens(image), D]. The image has at most max_image_tokens.
+  /// Starts with an image of at most max_image_tokens; one that was not finished is given up. The pixels are read during the call only.
+  void begin(const VisionWeights& weights, const ImagePixels& image, Stream& stream);
+  /// A piece of the work, all of it for a small image: at least one block over all patches. The rows of the span in the host's memory,
+  /// [image_tokens(image), D], with the last piece.
+  [[nodiscard]] std::optional<std::vector<bf16>> advance(const VisionWeights& weights, Stream& stream);
+  /// begin() and advance() to the end.
   [[nodiscard]] std::vector<bf16> encode(const VisionWeights& weights, const ImagePixels& image, Stream& stream);
 
   /// The output of the tower of the last image, before the aligner, for examination: [patches, W].
@@ -49,18 +55,20 @@ class VisionTower {
 
   VisionTower(Device& device, const Config& config) : ops_(&device.ops()), vision_(*config.vision), hidden_(config.hidden_size) {}
 
-  void upload_angles(const Grid& grid, Stream& stream);
+  void upload_angles(Stream& stream);
   void block(const VisionBlockWeights& weights, std::int32_t num_patches, Stream& stream);
   void attention(const VisionBlockWeights& weights, std::int32_t num_patches, Stream& stream);
   void mlp(const VisionBlockWeights& weights, std::int32_t num_patches, Stream& stream);
-  void align(const VisionWeights& weights, const Grid& grid, Stream& stream);
-  [[nodiscard]] std::vector<bf16> read_span(const VisionWeights& weights, const Grid& grid, Stream& stream) const;
+  void align(const VisionWeights& weights, Stream& stream);
+  [[nodiscard]] std::vector<bf16> read_span(const VisionWeights& weights, Stream& stream) const;
   void linear(const Affine& shape, const AffineWeights& weights, const bf16* x, bf16* y, Stream& stream);
   void norm(std::int32_t num_patches, const bf16* weight, Stream& stream);
 
   Ops* ops_;
   VisionConfig vision_;
   std::int32_t hidden_ = 0;
+  Grid grid_;                                 // of the image that was begun
+  std::optional<std::size_t> next_block_ = {};  // of that image; absent when there is none
 
   // P patches, C cells of the largest image; W the tower's width, I its inner width, D the language model's.
   bf16* patches_ = nullptr;   // [P, 3 patch_size^2]

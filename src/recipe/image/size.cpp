@@ -71,7 +71,9 @@ std::int64_t image_tokens(PixelSize size, const ImageSizing& sizing) {
   return rows * (cols + 1) + 2;
 }
 
-std::int64_t image_tokens_of_stored(PixelSize size, const ImageSizing& sizing) { return image_tokens(fit_repeatedly(size, sizing), sizing); }
+std::int64_t image_tokens_of_stored(PixelSize size, const ImageSizing& sizing) {
+  return image_tokens(fit_repeatedly(size, sizing), sizing);
+}
 
 PixelSize bounded_size(PixelSize size, std::int32_t max_side) {
   const std::int32_t longer = std::max(size.width, size.height);
