@@ -51,25 +51,13 @@ std::expected<std::unique_ptr<TextCompletion>, Refusal> TextCompletion::start(co
     for (std::int32_t i = 0; i < wanted.extras.num_choices; ++i) {
       Choice choice(*model);
       if (wanted.echo) {
-        choice.text = prompt.text;
-        choice.num_characters = num_characters(prompt.text);
+        out->begin_echo(choice, prompt);
       }
-      if (wanted.max_tokens == 0) {
+      if (wanted.max_tokens == 0 && choice.num_unscored == 0) {
         choice.finish_reason = "length";
-        out->choices_.push_back(std::move(choice));
-        continue;
+      } else if (Result<void> submitted = out->submit(choice, prompt, wake); !submitted) {
+        return std::unexpected(refusal(recipe::Api::chat, status_of(submitted.error().kind), submitted.error().message));
       }
-      engine::GenerationRequest generation{.prompt = prompt.ids,
-                                           .sampling = wanted.extras.sampling,
-                                           .max_tokens = static_cast<std::int32_t>(wanted.max_tokens),
-                                           .ignore_eos = wanted.extras.ignore_eos,
-                                           .stop_strings = wanted.stop};
-      generation.sampling.seed = wanted.seed + out->choices_.size();
-      auto stream = EngineStream::submit(model->engine, std::move(generation), wake);
-      if (!stream) {
-        return std::unexpected(refusal(recipe::Api::chat, status_of(stream.error().kind), stream.error().message));
-      }
-      choice.stream = std::move(*stream);
       out->choices_.push_back(std::move(choice));
     }
   }
@@ -77,6 +65,42 @@ std::expected<std::unique_ptr<TextCompletion>, Refusal> TextCompletion::start(co
     wake();  // everything is there already
   }
   return out;
+}
+
+/// Without max_tokens one token is generated and not shown: it ends the scoring of the prompt.
+Result<void> TextCompletion::submit(Choice& choice, const TextPrompt& prompt, const Wake& wake) const {
+  engine::GenerationRequest generation{.prompt = prompt.ids,
+                                       .sampling = request_.extras.sampling,
+                                       .max_tokens = static_cast<std::int32_t>(std::max(request_.max_tokens, 1U)),
+                                       .ignore_eos = request_.extras.ignore_eos || request_.max_tokens == 0};
+  if (request_.max_tokens > 0) {
+    generation.stop_strings = request_.stop;
+  }
+  generation.sampling.seed = request_.seed + choices_.size();
+  auto stream = EngineStream::submit(model_->engine, std::move(generation), wake);
+  if (!stream) {
+    return std::unexpected(std::move(stream.error()));
+  }
+  choice.stream = std::move(*stream);
+  return {};
+}
+
+/// Puts the prompt in front. Its first token has a log probability only when another one is implied before it.
+void TextCompletion::begin_echo(Choice& choice, const TextPrompt& prompt) const {
+  if (!request_.extras.sampling.want_prompt_logprobs) {
+    choice.text = prompt.text;
+    choice.num_characters = num_characters(prompt.text);
+    return;
+  }
+  choice.num_unscored = prompt.ids.size() - 1;
+  if (prompt.num_implied == 0) {
+    choice.tokens.emplace_back(token_text(model_->tokenizer, prompt.ids.front()));
+    choice.token_logprobs.emplace_back(nullptr);
+    choice.top_logprobs.emplace_back(nullptr);
+    choice.text_offsets.emplace_back(0);
+    choice.detokenizer.append(prompt.ids.front(), choice.text);
+    choice.num_characters = num_characters(choice.text);
+  }
 }
 
 TextCompletion::State TextCompletion::advance(const Completion::EventSink& sink) {
@@ -115,8 +139,15 @@ bool TextCompletion::take(Choice& choice, const engine::Output& output) {
     first_token_ = first_token_ == TimePoint{} ? last_token_ : first_token_;
   }
   choice.num_cached = std::max(choice.num_cached, static_cast<std::uint64_t>(output.num_cached_tokens));
+  for (const engine::TokenOutput& token : output.prompt) {
+    --choice.num_unscored;
+    add_text(choice, token);
+  }
   for (const engine::TokenOutput& token : output.tokens) {
-    add_token(choice, token);
+    if (request_.max_tokens > 0) {
+      ++choice.num_tokens;
+      add_text(choice, token);
+    }
   }
   if (!output.finish) {
     return true;
@@ -137,8 +168,8 @@ bool TextCompletion::take(Choice& choice, const engine::Output& output) {
   }
 }
 
-void TextCompletion::add_token(Choice& choice, const engine::TokenOutput& token) const {
-  ++choice.num_tokens;
+/// A token of the prompt or of the reply, with its log probability when that is wanted.
+void TextCompletion::add_text(Choice& choice, const engine::TokenOutput& token) const {
   if (request_.logprobs) {
     choice.tokens.emplace_back(token_text(model_->tokenizer, token.token));
     choice.token_logprobs.emplace_back(static_cast<double>(token.logprob));
@@ -179,7 +210,8 @@ json::Object TextCompletion::choice_entry(std::size_t index) const {
 
 void TextCompletion::tell(std::size_t index, const Completion::EventSink& sink) {
   Choice& choice = choices_[index];
-  if (choice.text.empty() && choice.tokens.empty() && choice.finish_reason.empty()) {
+  const bool has_news = !choice.text.empty() || !choice.tokens.empty() || !choice.finish_reason.empty();
+  if (!has_news || choice.num_unscored > 0) {
     return;
   }
   choice.is_told = !choice.finish_reason.empty();
