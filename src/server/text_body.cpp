@@ -85,8 +85,8 @@ class PromptReader {
   [[nodiscard]] TextPrompt encoded(const std::string& text) const {
     TextPrompt out{.ids = {}, .text = text};
     const std::string& bos = model_.convert.special_tokens.bos;
-    if (!text.starts_with(bos)) {
-      append_control(out, bos);
+    if (!text.starts_with(bos) && append_control(out, bos)) {
+      out.num_implied = 1;
     }
     const std::vector<TokenId> ids = model_.tokenizer.encode(text, tokenizer::AddedTokens::recognise, model_.num_encode_threads);
     out.ids.insert(out.ids.end(), ids.begin(), ids.end());
@@ -186,8 +186,9 @@ void read_settings(MemberReader& members, TextRequest& out) {
     out.extras.sampling.want_logprobs = true;
     out.extras.sampling.num_top_logprobs = *out.logprobs;
   }
-  if (out.echo && out.logprobs) {
-    members.refuse("'echo' together with 'logprobs' is not supported: log probabilities of prompts are not computed");
+  out.extras.sampling.want_prompt_logprobs = out.echo && out.logprobs;
+  if (out.extras.sampling.want_prompt_logprobs && members.find("suffix") != nullptr) {
+    members.refuse("'echo' together with 'logprobs' needs a prompt without 'suffix'");
   }
   const auto best_of = members.integer("best_of", 1, kMaxChoices);
   if (best_of && *best_of != out.extras.num_choices) {

@@ -18,7 +18,8 @@ namespace deepinfer::server {
 /// One prompt: what the engine gets, and its text for `echo`.
 struct TextPrompt {
   std::vector<TokenId> ids;
-  std::string text;  ///< only when echoed
+  std::string text;             ///< for `echo`
+  std::size_t num_implied = 0;  ///< leading ids that the text does not show: the begin-of-sentence token
 };
 
 struct TextRequest {

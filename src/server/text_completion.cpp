@@ -59,39 +59,63 @@ std::expected<std::unique_ptr<TextCompletion>, Refusal> TextCompletion::start(co
   return out;
 }
 
-/// The choices of one prompt, which is computed once for all of them.
+/// The choices of one prompt, which is computed once for all of them unless each has to show its log probabilities. Without max_tokens one
+/// token is generated and not shown: it ends the scoring of the prompt.
 std::expected<void, Refusal> TextCompletion::add_choices(const TextPrompt& prompt, const Wake& wake) {
-  std::vector<std::unique_ptr<EngineStream>> streams(static_cast<std::size_t>(request_.extras.num_choices));
-  if (request_.max_tokens > 0) {
-    engine::GenerationRequest generation{.prompt = prompt.ids,
-                                         .sampling = request_.extras.sampling,
-                                         .max_tokens = static_cast<std::int32_t>(request_.max_tokens),
-                                         .ignore_eos = request_.extras.ignore_eos,
-                                         .stop_strings = request_.stop,
-                                         .priority = request_.extras.priority,
-                                         .time_limit = request_.extras.time_limit,
-                                         .cache_salt = request_.extras.cache_salt};
-    std::vector<std::uint64_t> seeds(streams.size());
-    std::iota(seeds.begin(), seeds.end(), request_.seed + choices_.size());
-    auto submitted = EngineStream::submit_choices(model_->engine, std::move(generation), seeds, wake);
-    if (!submitted) {
-      return std::unexpected(refusal(recipe::Api::chat, status_of(submitted.error().kind), submitted.error().message));
+  const bool is_scored = request_.extras.sampling.want_prompt_logprobs && prompt.ids.size() > 1;
+  const bool generates = request_.max_tokens > 0;
+  const auto num_choices = static_cast<std::size_t>(request_.extras.num_choices);
+  const std::size_t num_together = is_scored ? 1 : num_choices;
+  for (std::size_t first = 0; first < num_choices; first += num_together) {
+    std::vector<std::unique_ptr<EngineStream>> streams(num_together);
+    if (generates || is_scored) {
+      engine::GenerationRequest generation{.prompt = prompt.ids,
+                                           .sampling = request_.extras.sampling,
+                                           .max_tokens = static_cast<std::int32_t>(std::max(request_.max_tokens, 1U)),
+                                           .ignore_eos = request_.extras.ignore_eos || !generates,
+                                           .stop_strings = generates ? request_.stop : std::vector<std::string>{},
+                                           .priority = request_.extras.priority,
+                                           .time_limit = request_.extras.time_limit,
+                                           .cache_salt = request_.extras.cache_salt};
+      std::vector<std::uint64_t> seeds(num_together);
+      std::iota(seeds.begin(), seeds.end(), request_.seed + choices_.size());
+      auto submitted = EngineStream::submit_choices(model_->engine, std::move(generation), seeds, wake);
+      if (!submitted) {
+        return std::unexpected(refusal(recipe::Api::chat, status_of(submitted.error().kind), submitted.error().message));
+      }
+      streams = std::move(*submitted);
     }
-    streams = std::move(*submitted);
-  }
-  for (std::unique_ptr<EngineStream>& stream : streams) {
-    Choice choice(*model_);
-    if (request_.echo) {
-      choice.text = prompt.text;
-      choice.num_characters = num_characters(prompt.text);
+    for (std::unique_ptr<EngineStream>& stream : streams) {
+      Choice choice(*model_);
+      if (request_.echo) {
+        begin_echo(choice, prompt);
+      }
+      if (!stream) {
+        choice.finish_reason = "length";
+      }
+      choice.stream = std::move(stream);
+      choices_.push_back(std::move(choice));
     }
-    if (!stream) {
-      choice.finish_reason = "length";
-    }
-    choice.stream = std::move(stream);
-    choices_.push_back(std::move(choice));
   }
   return {};
+}
+
+/// Puts the prompt in front. Its first token has a log probability only when another one is implied before it.
+void TextCompletion::begin_echo(Choice& choice, const TextPrompt& prompt) const {
+  if (!request_.extras.sampling.want_prompt_logprobs) {
+    choice.text = prompt.text;
+    choice.num_characters = num_characters(prompt.text);
+    return;
+  }
+  choice.num_unscored = prompt.ids.size() - 1;
+  if (prompt.num_implied == 0) {
+    choice.tokens.emplace_back(token_text(model_->tokenizer, prompt.ids.front()));
+    choice.token_logprobs.emplace_back(nullptr);
+    choice.top_logprobs.emplace_back(nullptr);
+    choice.text_offsets.emplace_back(0);
+    choice.detokenizer.append(prompt.ids.front(), choice.text);
+    choice.num_characters = num_characters(choice.text);
+  }
 }
 
 TextCompletion::State TextCompletion::advance(const Completion::EventSink& sink) {
@@ -133,8 +157,15 @@ bool TextCompletion::take(Choice& choice, const engine::Output& output) {
     }
   }
   choice.num_cached = std::max(choice.num_cached, static_cast<std::uint64_t>(output.num_cached_tokens));
+  for (const engine::TokenOutput& token : output.prompt) {
+    --choice.num_unscored;
+    add_text(choice, token);
+  }
   for (const engine::TokenOutput& token : output.tokens) {
-    add_token(choice, token);
+    if (request_.max_tokens > 0) {
+      ++choice.num_tokens;
+      add_text(choice, token);
+    }
   }
   if (!output.finish) {
     return true;
@@ -155,8 +186,8 @@ bool TextCompletion::take(Choice& choice, const engine::Output& output) {
   }
 }
 
-void TextCompletion::add_token(Choice& choice, const engine::TokenOutput& token) const {
-  ++choice.num_tokens;
+/// A token of the prompt or of the reply, with its log probability when that is wanted.
+void TextCompletion::add_text(Choice& choice, const engine::TokenOutput& token) const {
   if (request_.logprobs) {
     choice.tokens.emplace_back(token_text(model_->tokenizer, token.token));
     choice.token_logprobs.emplace_back(static_cast<double>(token.logprob));
@@ -197,7 +228,8 @@ json::Object TextCompletion::choice_entry(std::size_t index) const {
 
 void TextCompletion::tell(std::size_t index, const Completion::EventSink& sink) {
   Choice& choice = choices_[index];
-  if (choice.text.empty() && choice.tokens.empty() && choice.finish_reason.empty()) {
+  const bool has_news = !choice.text.empty() || !choice.tokens.empty() || !choice.finish_reason.empty();
+  if (!has_news || choice.num_unscored > 0) {
     return;
   }
   choice.is_told = !choice.finish_reason.empty();

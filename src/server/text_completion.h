@@ -52,6 +52,7 @@ class TextCompletion {
     json::Array top_logprobs;
     json::Array text_offsets;
     std::size_t num_characters = 0;  ///< of the text in earlier chunks and in `text`
+    std::size_t num_unscored = 0;    ///< tokens of the prompt whose log probabilities are still to come; nothing is told before them
     std::string finish_reason;       ///< empty: goes on
     std::uint64_t num_tokens = 0;
     std::uint64_t num_cached = 0;  ///< of its prompt
@@ -60,8 +61,9 @@ class TextCompletion {
 
   TextCompletion(std::shared_ptr<const ServedModel> model, TextRequest request);
   std::expected<void, Refusal> add_choices(const TextPrompt& prompt, const Wake& wake);
+  void begin_echo(Choice& choice, const TextPrompt& prompt) const;
   [[nodiscard]] bool take(Choice& choice, const engine::Output& output);
-  void add_token(Choice& choice, const engine::TokenOutput& token) const;
+  void add_text(Choice& choice, const engine::TokenOutput& token) const;
   void end(Choice& choice, const engine::Finish& finish) const;
   void tell(std::size_t index, const Completion::EventSink& sink);
   void tell_usage(const Completion::EventSink& sink) const;

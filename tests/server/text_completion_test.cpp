@@ -154,6 +154,55 @@ TEST(TextCompletion, LogProbabilitiesStandBesideTheirTokens) {
   }
 }
 
+/// tokens, token_logprobs, top_logprobs and text_offset of all chunks of a choice.
+json::Object logprobs_of(const std::vector<std::string>& chunks) {
+  json::Object out;
+  for (const std::string& text : chunks) {
+    const auto chunk = json::parse(text);
+    const json::Value* const logprobs = chunk ? choice_of(*chunk).find("logprobs") : nullptr;
+    if (logprobs == nullptr || logprobs->is_null()) {
+      continue;
+    }
+    for (const auto& [name, part] : *logprobs->as_object()) {
+      json::Value* const known = out.find(name);
+      json::Array all = known == nullptr ? json::Array{} : *known->as_array();
+      all.insert(all.end(), part.as_array()->begin(), part.as_array()->end());
+      out.set(name, all);
+    }
+  }
+  return out;
+}
+
+TEST(TextCompletion, EchoedPromptsHaveTheirLogProbabilities) {
+  ApiBench bench;
+  const std::string with = R"(,"echo":true,"logprobs":2,"temperature":0)";
+  const json::Value body = answer(bench, text_body(R"("Zażółć [script:hello]")", with));
+  EXPECT_EQ(text_of(body), "Zażółć [script:hello]Hello! How can I help you today?");
+  const json::Object logprobs = logprobs_of({json::to_text(body)});
+  const json::Array& tokens = *logprobs.find("tokens")->as_array();
+  ASSERT_EQ(tokens.size(), usage_of(body, "prompt_tokens") - 1 + usage_of(body, "completion_tokens"));  // not the begin of sentence
+  const json::Array& offsets = *logprobs.find("text_offset")->as_array();
+  EXPECT_EQ(offsets.front().as_number()->as_int64(), 0);
+  EXPECT_EQ(offsets.size(), tokens.size());
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    EXPECT_NE((*logprobs.find("token_logprobs")->as_array())[i].as_number(), nullptr);
+    EXPECT_EQ((*logprobs.find("top_logprobs")->as_array())[i].as_object()->size(), 2U);
+  }
+
+  const json::Value nothing = answer(bench, R"({"model":"nano","prompt":[5,6,7],"max_tokens":0)" + with + "}");
+  EXPECT_EQ(text_of(nothing), nano_tokenizer().decode(std::vector{TokenId{5}, TokenId{6}, TokenId{7}}, tokenizer::SpecialTokens::keep));
+  EXPECT_EQ(*choice_of(nothing).find("finish_reason")->as_string(), "length");
+  EXPECT_EQ(usage_of(nothing, "completion_tokens"), 0U);
+  const json::Object scores = logprobs_of({json::to_text(nothing)});
+  ASSERT_EQ(scores.find("tokens")->as_array()->size(), 3U);
+  EXPECT_TRUE(scores.find("token_logprobs")->as_array()->front().is_null()) << "nothing stands before the first id";
+  EXPECT_NE((*scores.find("token_logprobs")->as_array())[2].as_number(), nullptr);
+
+  const std::vector<std::string> chunks = events_of(bench.post(kCompletions, text_body(R"("Zażółć [script:hello]")", with + R"(,"stream":true)")).body);
+  EXPECT_EQ(json::to_text(logprobs_of(chunks)), json::to_text(logprobs));
+  EXPECT_TRUE(text_of(*json::parse(chunks.front())).starts_with("Zażółć [script:hello]")) << chunks.front();
+}
+
 TEST(TextCompletion, WrongMembersAreRefusedWithOneSentence) {
   ApiBench bench;
   const std::vector<std::pair<std::string, std::string>> cases = {
@@ -166,7 +215,7 @@ TEST(TextCompletion, WrongMembersAreRefusedWithOneSentence) {
       {text_body("[-1]"), "'prompt' holds something else than token ids"},
       {text_body("[1.5]"), "'prompt' holds something else than token ids"},
       {text_body("[1]", R"(,"suffix":"x")"), "'suffix' needs a prompt that is a text"},
-      {text_body("\"x\"", R"(,"echo":true,"logprobs":1)"), "'echo' together with 'logprobs' is not supported"},
+      {text_body("\"x\"", R"(,"echo":true,"logprobs":1,"suffix":"y")"), "needs a prompt without 'suffix'"},
       {text_body("\"x\"", R"(,"temperature":-1)"), "valid range of temperature"},
       {text_body("\"x\"", R"(,"top_p":0)"), "valid range of top_p"},
       {text_body("\"x\"", R"(,"logprobs":21)"), "Invalid logprobs value"},
