@@ -1,8 +1,10 @@
 // Random submits, cancels, time limits, preemptions and prefix hits over a fake model: after every step the lists and pools agree, no
 // block is lost, and every request has the tokens it has alone.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 
 #include "engine/harness.h"
 
@@ -138,6 +140,32 @@ TEST(EngineScenario, SoItIsWhenBlocksAndSlotsAreShort) {
       EXPECT_GT(run.stats().num_cached_tokens, 100);
     }
   }
+}
+
+TEST(EngineScenario, SoItIsWhenPreemptedRequestsGoToMemoryAndPrefixesToFiles) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("deepinfer_scenario_" + std::to_string(::getpid()));
+  for (const std::int32_t overlap_depth : {0, 1}) {
+    std::filesystem::remove_all(folder);
+    ScenarioRun run({.options = {.max_requests = 8,
+                                 .max_batched_tokens = 16,
+                                 .max_model_len = 140,
+                                 .num_blocks = 45,
+                                 .num_extra_slots = 1,
+                                 .overlap_depth = overlap_depth,
+                                 .swap_memory_bytes = 2000,
+                                 .prefix_cache = true,
+                                 .has_tiers = true,
+                                 .tier_memory_bytes = 500,
+                                 .tier_directory = folder},
+                     .num_steps = 600,
+                     .cancel_chance = 20},
+                    55);
+    run.run();
+    EXPECT_GT(run.stats().swap.num_restored, 5);
+    EXPECT_EQ(run.stats().swap.num_bytes, 0U);
+    EXPECT_GT(run.stats().num_cached_tokens, 100);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(EngineScenario, SoItIsWhenPrefixesGoToMemoryAndComeBack) {
