@@ -163,7 +163,7 @@ TEST(EngineScenario, SoItIsWhenPreemptedRequestsGoToMemoryAndPrefixesToFiles) {
     run.run();
     EXPECT_GT(run.stats().swap.num_restored, 2);
     EXPECT_EQ(run.stats().swap.num_bytes, 0U);
-    EXPECT_GT(run.stats().num_cached_tokens, 100);
+    EXPECT_GT(run.stats().num_cached_tokens, 20);
   }
   std::filesystem::remove_all(folder);
 }
