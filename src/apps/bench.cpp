@@ -122,7 +122,7 @@ Result<engine::LoadedEngine> load(const Flags& flags, Device& device) {
 
 std::optional<std::int32_t> num_states(const engine::LoadedEngine& loaded) {
   const bool needs_states = loaded.options.replay == engine::Replay::exact;
-  return needs_states ? std::optional(loaded.engine->stats().num_slots - 1) : std::nullopt;
+  return needs_states ? std::optional(loaded.engine->stats().num_slots - loaded.options.max_requests) : std::nullopt;
 }
 
 int bench_serve(const Flags& flags) {

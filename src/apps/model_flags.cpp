@@ -65,7 +65,7 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   command.add_flag("!--no-prefix-cache", flags.prefix_cache, "compute every prompt from its beginning")->group(group);
   command
       .add_option("--prefix-states", flags.num_prefix_states,
-                  "exact: places for states behind cached prefixes, beside unused places for requests; -1: a quarter of the memory of the "
+                  "exact: places for states behind cached prefixes, beside unused places for requests; -1: half of the memory of the "
                   "caches, at least --max-requests")
       ->check(CLI::Range(-1, 1 << 20))
       ->capture_default_str()

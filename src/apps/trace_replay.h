@@ -20,7 +20,7 @@ struct ReplayOptions {
   std::int32_t max_unfinished = 16;
   std::int32_t max_model_len = 0;        ///< of the engine
   std::int32_t num_blocks = 0;           ///< of the engine, padding not counted
-  std::optional<std::int32_t> num_states = {};  ///< of the engine beside a running request, when a hit needs one (exact reuse)
+  std::optional<std::int32_t> num_states = {};  ///< of the engine beside those of running requests, when a hit needs one
   std::int32_t positions_per_block = 0;  ///< of the engine
   std::function<void(std::size_t num_ended)> on_end = {};  ///< for a progress line
 };

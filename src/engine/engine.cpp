@@ -404,7 +404,7 @@ EngineStats Engine::stats() const {
     out.speculation = speculation_->stats();
   }
   out.num_running = scheduler_.num_running();
-  out.num_waiting = scheduler_.num_queued();
+  out.num_waiting = scheduler_.num_queued() + static_cast<std::int32_t>(reading_.size());
   out.num_blocks_used = scheduler_.pool().blocks().num_used();
   out.num_blocks = scheduler_.pool().blocks().capacity();
   out.num_cached_prefixes = static_cast<std::int32_t>(scheduler_.pool().index().num_prefixes());

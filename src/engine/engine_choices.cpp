@@ -62,6 +62,9 @@ void Engine::fork(LiveRequest& leader, LiveRequest& follower) {
   }
   const auto num_prompt = static_cast<std::int32_t>(leader.tokens().size());
   apply(scheduler::Forked{.parent = leader.id(), .request = follower.id(), .max_positions = follower.max_total() - 1});
+  if (parts_.tiers) {
+    parts_.tiers->save_evicted(scheduler_.pool_for_tiers());  // before the copies write to what the child got
+  }
   const scheduler::Request& child = *scheduler_.find(follower.id());
   if (std::holds_alternative<scheduler::Decoding>(child.state)) {
     const kvcache::Holding& from = *scheduler::holding(*scheduler_.find(leader.id()));

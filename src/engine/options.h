@@ -38,8 +38,8 @@ struct EngineOptions {
   Replay replay = Replay::exact;
   std::int32_t replay_keep = 0;                 ///< bounded: prompt rows that pass the decoder half; 0: the window and 12 more
   bool prefix_cache = true;                     ///< what requests leave in the cache serves later ones with the same beginning
-  std::int32_t num_prefix_states = -1;          ///< exact: states kept behind prefixes beside those that free slots hold; -1: a quarter
-                                                ///< of the memory of the blocks, at least max_requests
+  std::int32_t num_prefix_states = -1;          ///< exact: states kept behind prefixes beside those that free slots hold; -1: half of
+                                                ///< the memory of the blocks, at least max_requests
   std::size_t prefix_memory_bytes = 0;          ///< host memory for prefixes whose blocks are needed; 0: none
   std::filesystem::path prefix_directory = {};  ///< where they go from there, and are found by the next process; empty: nowhere
   std::size_t prefix_disk_bytes = std::size_t{1} << 30;  ///< of files in prefix_directory

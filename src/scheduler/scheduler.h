@@ -51,7 +51,7 @@ struct StateCopy {
 struct FreedCache {
   RequestId request;
   SlotId slot;
-  std::vector<BlockId> blocks;    ///< those with computed positions
+  std::vector<BlockId> blocks;    ///< those with computed positions, and those it shared and had not reached
   std::int32_t num_computed = 0;  ///< positions
 };
 

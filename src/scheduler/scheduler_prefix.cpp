@@ -118,12 +118,13 @@ PrefixUse Scheduler::prefix_use(const Request& request) const {
 
 void Scheduler::note_freed(const Request& request) {
   const kvcache::Holding& cache = *holding(request);
-  const std::int32_t num_positions = num_computed(request);
-  const auto num_blocks = static_cast<std::ptrdiff_t>(pool_.num_blocks_for(num_positions));
+  const Progress progress = progress_of(request);
+  const std::int32_t num_valid = std::max(progress.num_computed, progress.stored_until);
+  const auto num_blocks = static_cast<std::ptrdiff_t>(pool_.num_blocks_for(num_valid));
   plan_.freed.push_back({.request = request.id,
                          .slot = cache.slot,
                          .blocks = {cache.blocks.begin(), cache.blocks.begin() + num_blocks},
-                         .num_computed = num_positions});
+                         .num_computed = progress.num_computed});
 }
 
 void Scheduler::apply(const Saved& event) {

@@ -182,7 +182,7 @@ ReplayReport replayed(engine::Replay mode, double speed, std::size_t num_request
                               .max_unfinished = 4,
                               .max_model_len = kContext,
                               .num_blocks = kBlocks,
-                              .num_states = mode == engine::Replay::exact ? std::optional(kSlots - 1) : std::nullopt,
+                              .num_states = mode == engine::Replay::exact ? std::optional(kSlots - 4) : std::nullopt,
                               .positions_per_block = kBlock});
   check(report.has_value(), "the engine takes every request");
   EXPECT_EQ(report->num_requests, num_requests);

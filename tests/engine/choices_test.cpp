@@ -62,6 +62,28 @@ TEST(EngineChoices, TheySharePromptBlocks) {
   harness.run_to_the_end();
 }
 
+/// What the forks displace is kept before they write.
+TEST(EngineChoices, PrefixesThatTheyDisplaceComeBackAsTheyWere) {
+  std::mt19937_64 random(76);
+  Harness harness({.max_requests = 4,
+                   .max_model_len = 50,
+                   .num_blocks = 14,
+                   .num_extra_slots = 2,
+                   .prefix_cache = true,
+                   .has_tiers = true,
+                   .tier_memory_bytes = 1 << 20});
+  const engine::GenerationRequest first{
+      .prompt = random_prompt(random, 33), .sampling = {.temperature = 0}, .max_tokens = 3, .ignore_eos = true};
+  harness.submit(first);
+  harness.run_to_the_end();
+  submit(harness, {.prompt = random_prompt(random, 41), .max_tokens = 3, .ignore_eos = true}, 4);
+  harness.run_to_the_end();
+  const RequestId again = harness.submit(first);
+  harness.run_to_the_end();
+  EXPECT_EQ(harness.reply(again).num_cached_tokens, 32);
+  EXPECT_EQ(harness.reply(again).tokens, alone(first).tokens);
+}
+
 TEST(EngineChoices, WithoutRoomTheyComputeThePromptLaterAndAgain) {
   std::mt19937_64 random(73);
   for (const std::int32_t overlap_depth : {0, 1}) {

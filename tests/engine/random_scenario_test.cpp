@@ -1,8 +1,10 @@
 // Random submits, cancels, time limits, preemptions and prefix hits over a fake model: after every step the lists and pools agree, no
 // block is lost, and every request has the tokens it has alone.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 
 #include "engine/harness.h"
 
@@ -149,6 +151,7 @@ TEST(EngineScenario, SoItIsWithDrafts) {
                                    .num_blocks = num_blocks,
                                    .num_extra_slots = num_blocks == 45 ? 2 : 40,
                                    .overlap_depth = num_blocks == 45 ? 0 : 1,
+                                   .swap_memory_bytes = num_blocks == 45 ? 6000U : 0U,
                                    .prefix_cache = true,
                                    .has_tiers = num_blocks == 45,
                                    .tier_memory_bytes = 3000,
@@ -159,9 +162,36 @@ TEST(EngineScenario, SoItIsWithDrafts) {
                       55);
       run.run();
       EXPECT_GT(run.stats().num_cached_tokens, 200);
+      EXPECT_EQ(run.stats().swap.num_restored > 2, num_blocks == 45);
       EXPECT_GT(run.stats().speculation.num_accepted, mode == engine::SpeculationMode::full ? 500 : 50);
     }
   }
+}
+
+TEST(EngineScenario, SoItIsWhenPreemptedRequestsGoToMemoryAndPrefixesToFiles) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("deepinfer_scenario_" + std::to_string(::getpid()));
+  for (const std::int32_t overlap_depth : {0, 1}) {
+    std::filesystem::remove_all(folder);
+    ScenarioRun run({.options = {.max_requests = 8,
+                                 .max_batched_tokens = 16,
+                                 .max_model_len = 140,
+                                 .num_blocks = 45,
+                                 .num_extra_slots = 1,
+                                 .overlap_depth = overlap_depth,
+                                 .swap_memory_bytes = 2000,
+                                 .prefix_cache = true,
+                                 .has_tiers = true,
+                                 .tier_memory_bytes = 500,
+                                 .tier_directory = folder},
+                     .num_steps = 300,
+                     .cancel_chance = 20},
+                    55);
+    run.run();
+    EXPECT_GT(run.stats().swap.num_restored, 2);
+    EXPECT_EQ(run.stats().swap.num_bytes, 0U);
+    EXPECT_GT(run.stats().num_cached_tokens, 20);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(EngineScenario, SoItIsWhenPrefixesGoToMemoryAndComeBack) {

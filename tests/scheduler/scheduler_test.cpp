@@ -237,6 +237,55 @@ TEST(Scheduler, APreemptedRequestComputesAllItsTokensAgainBeforeYoungerOnesStart
   EXPECT_TRUE(bench.is<Waiting>(newest));
 }
 
+/// Blocks that a prompt shares and has not reached when it is preempted belong to what is saved: it never writes them.
+TEST(Scheduler, WhatIsSavedOfARequestCoversTheSharedBlocksItHadNotReached) {
+  const auto name = [](std::uint64_t number) { return kvcache::BlockHash{.words = {number, 0}}; };
+  Scheduler scheduler({.max_requests = 2, .max_batched_tokens = 2, .reuse = {.reuse = Reuse::exact}, .notes_preempted_caches = true},
+                      {.positions_per_block = kPositionsPerBlock, .num_blocks = 1 + 8, .num_slots = 1 + 6});
+  const auto step = [&scheduler]() -> const StepPlan& {
+    const StepPlan& plan = scheduler.plan();
+    for (const PlannedChunk& chunk : plan.chunks) {
+      const Event event = Advanced{.request = chunk.request, .num_computed = chunk.num_tokens, .num_new_tokens = chunk.num_logit_rows};
+      scheduler.apply(std::span(&event, 1));
+    }
+    scheduler.check_integrity();
+    return plan;
+  };
+  const auto apply = [&scheduler](const Event& event) { scheduler.apply(std::span(&event, 1)); };
+  const RequestId first{1};
+  const RequestId high{2};
+  const RequestId low{3};
+  apply(Submitted{.request = first, .num_tokens = 17, .max_positions = 17, .prefixes = {name(1), name(2), name(3), name(4)}});
+  while (scheduler.find(first)->num_tokens == 17) {
+    step();
+  }
+  apply(Ended{.request = first});
+  apply(Submitted{.request = high, .num_tokens = 11, .max_positions = 30, .priority = 1});
+  while (!std::holds_alternative<Decoding>(scheduler.find(high)->state)) {
+    step();
+  }
+  apply(Submitted{.request = low, .num_tokens = 14, .max_positions = 20, .prefixes = {name(1), name(2), name(9)}});
+  int num_steps = 0;
+  std::vector<FreedCache> freed;
+  while (freed.empty()) {
+    ASSERT_LT(++num_steps, 20);
+    freed = step().freed;
+  }
+  EXPECT_EQ(freed.at(0).request, low);
+  EXPECT_EQ(freed[0].blocks.size(), 2U);
+  const Progress progress = std::get<Preempted>(scheduler.find(low)->state).progress;
+  EXPECT_EQ(progress.stored_until, 8);
+  EXPECT_GT(progress.num_computed, 4);
+  EXPECT_LT(progress.num_computed, 8);
+  apply(Saved{.request = low});
+  apply(Ended{.request = high});
+  const StepPlan& resumed = scheduler.plan();
+  ASSERT_EQ(resumed.admitted.size(), 1U);
+  EXPECT_TRUE(resumed.admitted[0].is_resumed);
+  EXPECT_EQ(resumed.chunks.at(0).first_position, progress.num_computed);
+  EXPECT_EQ(resumed.chunks[0].stored_until, 8);
+}
+
 TEST(Scheduler, RequestsThatDoNotFitTogetherAllFinish) {
   Bench bench({.max_requests = 4, .max_batched_tokens = 16}, 8);
   std::vector<RequestId> ids;
