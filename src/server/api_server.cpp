@@ -189,6 +189,21 @@ void ApiServer::finish(const AccessRecord& record) const {
   const Routing routing = find_route(record.head.method, record.head.path);
   shared_->metrics.count_request(routing.route ? api_name(routing.route->endpoint) : "other", record.status);
   options_.log.info(access_line(record, options_.log_format));
+  warn_of_drafter();
+}
+
+/// Says once that drafts are hardly ever accepted although the drafter is sure of them.
+void ApiServer::warn_of_drafter() const {
+  const std::shared_ptr<const ServedModel> served = model();
+  if (served == nullptr || has_warned_of_drafter_.load() || !served->engine->stats().speculation.seems_broken()) {
+    return;
+  }
+  if (!has_warned_of_drafter_.exchange(true)) {
+    options_.log.warning(
+        "the drafter of " + served->name +
+        " is sure of its drafts, but most are refused: it does not belong to this checkpoint or is damaged; replies are right, "
+        "--speculative off saves its time");
+  }
 }
 
 void ApiServer::handle(Request request, const std::shared_ptr<Exchange>& exchange) const {
@@ -203,11 +218,7 @@ void ApiServer::handle(Request request, const std::shared_ptr<Exchange>& exchang
     exchange->respond(answer(*routing.route, served.get(), request));
     return;
   }
-  generate({.model = served,
-            .shared = *shared_,
-            .endpoint = endpoint,
-            .owner = owner(request.head),
-            .log_prompts = options_.log_prompts},
+  generate({.model = served, .shared = *shared_, .endpoint = endpoint, .owner = owner(request.head), .log_prompts = options_.log_prompts},
            request, exchange);
 }
 

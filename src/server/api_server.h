@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -68,6 +69,7 @@ class ApiServer {
   [[nodiscard]] Response metrics(const ServedModel* model) const;
   [[nodiscard]] std::string owner(const RequestHead& head) const;
   void finish(const AccessRecord& record) const;
+  void warn_of_drafter() const;
   [[nodiscard]] Response health(const ServedModel* model) const;
   [[nodiscard]] Response version(const ServedModel* model) const;
   [[nodiscard]] std::shared_ptr<const ServedModel> model() const;
@@ -75,6 +77,7 @@ class ApiServer {
   ApiServerOptions options_;
   std::int64_t started_unix_time_;
   std::unique_ptr<GenerationShared> shared_;
+  mutable std::atomic<bool> has_warned_of_drafter_ = false;
   mutable std::mutex mutex_;  ///< guards the three below
   Phase phase_ = Phase::loading;
   std::shared_ptr<const ServedModel> model_;

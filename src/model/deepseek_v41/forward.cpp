@@ -114,7 +114,7 @@ void ForwardPass::engram(std::int32_t place) {
                              .h = w_.h});
 }
 
-void ForwardPass::sublayer_input(const float* pre, const bf16* norm) {
+void ForwardPass::sublayer_input(const float* pre, const bf16* norm, bf16* x) {
   ops_.collapse_norm(stream_, {.num_rows = num_rows(),
                                .streams = config_.hc_mult,
                                .hidden = config_.hidden_size,
@@ -122,7 +122,7 @@ void ForwardPass::sublayer_input(const float* pre, const bf16* norm) {
                                .pre = pre,
                                .weight = norm,
                                .norm_eps = config_.rms_norm_eps,
-                               .x = nullptr,
+                               .x = x,
                                .y = w_.u,
                                .q8 = w_.u_q8});
 }

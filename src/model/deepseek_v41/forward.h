@@ -44,8 +44,8 @@ class ForwardPass {
   void prepare_rotations();
   void fill_rotations(std::int32_t count, const std::int32_t* position, const float* frequency, const RopeBuffer& out);
   void engram(std::int32_t place);
-  /// Normalised input of a sub-layer: u and u_q8 of the current rows.
-  void sublayer_input(const float* pre, const bf16* norm);
+  /// Normalised input of a sub-layer: u and u_q8 of the current rows. `x` gets what it was before the norm.
+  void sublayer_input(const float* pre, const bf16* norm, bf16* x = nullptr);
   void mix(const MixWeights& weights, float* pre);
   void expand();
   void write_global(std::int32_t layer);

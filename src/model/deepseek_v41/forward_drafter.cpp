@@ -44,16 +44,7 @@ void ForwardPass::run_drafter() {
     run_layer(layer);
   }
   const DrafterWeights& drafter = context_.weights.drafter;
-  ops_.collapse_norm(stream_, {.num_rows = num_rows(),
-                               .streams = config_.hc_mult,
-                               .hidden = config_.hidden_size,
-                               .h = w_.h,
-                               .pre = w_.pre,
-                               .weight = drafter.norm,
-                               .norm_eps = config_.rms_norm_eps,
-                               .x = w_.y,
-                               .y = w_.u,
-                               .q8 = {}});
+  sublayer_input(w_.pre, drafter.norm, w_.y);
   LinearBf16Params project{.num_rows = num_rows(),
                            .n = config_.vocab_size,
                            .k = config_.hidden_size,
