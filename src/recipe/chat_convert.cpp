@@ -233,7 +233,11 @@ bool has_calls(const Conversation& conversation) {
 /// What a prefix message and JSON mode forbid.
 Verdict check_message_rules(const ChatBody& body, const Conversation& conversation) {
   const bool is_json_object = body.response_format && body.response_format->kind == ChatFormat::Kind::json_object;
-  const auto* last = std::get_if<AssistantMessage>(&conversation.messages.back());
+  if (is_json_object && !any_content_mentions_json(conversation)) {
+    return reject("Prompt must contain the word 'json' in some form to use 'response_format' of type 'json_object'.");
+  }
+  const bool is_empty = conversation.messages.empty();  // of system messages without text nothing is left
+  const auto* last = is_empty ? nullptr : std::get_if<AssistantMessage>(&conversation.messages.back());
   if (last != nullptr && last->prefix) {
     if (is_json_object) {
       return reject("response_format json_object should not be used with prefix");
@@ -241,9 +245,6 @@ Verdict check_message_rules(const ChatBody& body, const Conversation& conversati
     if ((body.tools && !body.tools->empty()) || has_calls(conversation)) {
       return reject("Function call should not be used with prefix");
     }
-  }
-  if (is_json_object && !any_content_mentions_json(conversation)) {
-    return reject("Prompt must contain the word 'json' in some form to use 'response_format' of type 'json_object'.");
   }
   return {};
 }
