@@ -12,6 +12,7 @@
 #include "apps/progress.h"
 #include "backends/cpu/cpu_device.h"
 #include "backends/cuda/cuda_device.h"
+#include "backends/self_test.h"
 #include "engine/engine_thread.h"
 #include "engine/load.h"
 
@@ -61,6 +62,9 @@ Result<std::unique_ptr<Device>> open_device(const ModelFlags& flags) {
   auto device = cuda::make_device({.device = index});
   if (!device) {
     return fail(ErrorKind::invalid_argument, "--device " + flags.device + ": " + device.error().message + "; take --device cpu");
+  }
+  if (const auto tested = self_test(**device); !tested) {
+    return std::unexpected(tested.error());
   }
   return device;
 }

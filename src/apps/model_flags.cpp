@@ -107,7 +107,8 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
       ->group(group);
   command
       .add_option("--confidence-temperatures", flags.confidence_temperatures,
-                  "one number above 0 per draft; 1 when not given, for example 1,1.1,1.2")
+                  "numbers above 0 that the drafter's confidences are divided by: one for all drafts or one for each, for example "
+                  "1,1.1,1.1,1.2,1.2")
       ->delimiter(',')
       ->group(group);
   command.add_flag("--fit-confidence", flags.fit_confidence, "let these temperatures follow what was accepted lately")->group(group);

@@ -62,8 +62,9 @@ Result<std::int32_t> num_drafts(const EngineOptions& options, const model::Confi
                 "speculation off");
   }
   if (options.max_drafts < 0 || options.max_drafts > config.dspark_block_size) {
-    return fail(ErrorKind::invalid_argument, "max_drafts is " + std::to_string(options.max_drafts) + "; it must be at most " +
-                                                 std::to_string(config.dspark_block_size) + ", the block that the drafter was trained for");
+    return fail(ErrorKind::invalid_argument, "max_drafts (--speculative) is " + std::to_string(options.max_drafts) +
+                                                 "; it must be at most " + std::to_string(config.dspark_block_size) +
+                                                 ", the block that the drafter was trained for");
   }
   return options.max_drafts;
 }
@@ -193,6 +194,11 @@ Result<Files> read_files(const std::filesystem::path& directory, EngineOptions& 
     return std::unexpected(std::move(drafts.error()));
   }
   options.max_drafts = *drafts;
+  const std::size_t num_temperatures = options.confidence_temperatures.size();
+  if (num_temperatures > 1 && *drafts > 0 && num_temperatures != static_cast<std::size_t>(*drafts)) {
+    return fail(ErrorKind::invalid_argument, "confidence_temperatures are " + std::to_string(num_temperatures) +
+                                                 " numbers; give one for all drafts or " + std::to_string(*drafts) + ", one for each");
+  }
   options.max_model_len = options.max_model_len == 0 ? config->max_position_embeddings : options.max_model_len;
   if (auto checked = check_replay(options, *config); !checked) {
     return std::unexpected(std::move(checked.error()));

@@ -47,7 +47,7 @@ struct EngineOptions {
   SpeculationMode speculation = SpeculationMode::confidence;
   VerificationRule verification_rule = VerificationRule::coupled;
   std::int32_t max_drafts = -1;  ///< per request and step, at most the trained block; −1: that block, as far as max_batched_tokens has rows
-  std::vector<float> confidence_temperatures = {};  ///< one per draft, above 0; empty: all 1
+  std::vector<float> confidence_temperatures = {};  ///< above 0; one per draft, or one for all; empty: 1
   bool fit_confidence = false;                      ///< temperatures follow what was accepted lately
   std::int32_t overlap_depth = 0;                   ///< 1: the next step is planned and outputs are delivered while the device computes
   std::size_t kv_memory_bytes = 0;                  ///< for cache blocks; 0: room for max_requests of full length

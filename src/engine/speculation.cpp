@@ -141,7 +141,7 @@ Speculation::Speculation(const EngineOptions& options, std::int32_t max_rows)
       temperatures_(options.confidence_temperatures.begin(), options.confidence_temperatures.end()),
       fits_by_position_(static_cast<std::size_t>(max_drafts_)),
       times_(max_rows) {
-  temperatures_.resize(static_cast<std::size_t>(max_drafts_), 1.0F);
+  temperatures_.resize(static_cast<std::size_t>(max_drafts_), temperatures_.size() == 1 ? temperatures_.front() : 1.0F);
 }
 
 bool Speculation::wants_drafts(std::int32_t num_requests) { return num_requests > 0 && (!schedules_ || gate_.wants_drafts(num_requests)); }

@@ -236,7 +236,8 @@ Verdict check_message_rules(const ChatBody& body, const Conversation& conversati
   if (is_json_object && !any_content_mentions_json(conversation)) {
     return reject("Prompt must contain the word 'json' in some form to use 'response_format' of type 'json_object'.");
   }
-  const auto* last = std::get_if<AssistantMessage>(&conversation.messages.back());
+  const bool is_empty = conversation.messages.empty();  // of system messages without text nothing is left
+  const auto* last = is_empty ? nullptr : std::get_if<AssistantMessage>(&conversation.messages.back());
   if (last != nullptr && last->prefix) {
     if (is_json_object) {
       return reject("response_format json_object should not be used with prefix");

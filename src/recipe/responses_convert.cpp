@@ -133,7 +133,8 @@ std::expected<ConvertedRequest, RequestError> convert_responses(ResponsesBody bo
   conversation.thinking_mode = thinking.mode;
   conversation.reasoning_effort = thinking.effort;
   if (verdict) {
-    verdict = assign(conversation.messages, convert_responses_input(body, found, request.version, options.special_tokens.image));
+    verdict = assign(conversation.messages,
+                     convert_responses_input(body, found, request.version, options.special_tokens.image, options.conformance));
   }
   const ReasoningRule rule{
       .behaviour = options.missing_reasoning, .has_tools = !functions.declarations().empty(), .field = "reasoning_text", .conformance = options.conformance};

@@ -18,8 +18,8 @@ constexpr std::string_view kUnsupportedDocument = "[Unsupported Document]";
 /// Collects assistant items until another kind of item ends the turn; then its calls must be answered directly.
 class ResponsesMessages {
  public:
-  ResponsesMessages(const FoundFunctions& found, ModelVersion version, std::string_view image_token)
-      : found_(found), version_(version), image_token_(image_token) {}
+  ResponsesMessages(const FoundFunctions& found, ModelVersion version, std::string_view image_token, Conformance conformance)
+      : found_(found), version_(version), image_token_(image_token), conformance_(conformance) {}
 
   void add_system(std::string text) { out_.emplace_back(SystemMessage{.content = plain_content(std::move(text)), .tools = std::nullopt}); }
   void add_user(std::string text) { out_.emplace_back(UserMessage{plain_content(std::move(text))}); }
@@ -181,7 +181,8 @@ class ResponsesMessages {
     if (!call_ids_.insert(call.id).second) {
       return reject("Duplicate 'call_id': " + call.id + ".");
     }
-    turn_.calls.push_back(std::move(call));
+    const bool is_sorted = conformance_ == Conformance::official;
+    turn_.calls.insert(is_sorted ? std::ranges::upper_bound(turn_.calls, call.id, {}, &ToolCall::id) : turn_.calls.end(), std::move(call));
     turn_.outputs.emplace_back();
     return {};
   }
@@ -312,6 +313,7 @@ class ResponsesMessages {
   const FoundFunctions& found_;
   ModelVersion version_;
   std::string_view image_token_;
+  Conformance conformance_;  ///< officially the calls of a turn are in the order of their ids
   std::size_t index_ = 0;
   std::size_t num_searches_ = 0;
   Turn turn_;
@@ -322,8 +324,9 @@ class ResponsesMessages {
 }  // namespace
 
 std::expected<std::vector<Message>, RequestError> convert_responses_input(ResponsesBody& body, const FoundFunctions& found,
-                                                                          ModelVersion version, std::string_view image_token) {
-  ResponsesMessages messages(found, version, image_token);
+                                                                          ModelVersion version, std::string_view image_token,
+                                                                          Conformance conformance) {
+  ResponsesMessages messages(found, version, image_token, conformance);
   const bool has_instructions = body.instructions && !body.instructions->empty();
   if (!body.input && !has_instructions) {
     return reject("Either input or instructions must be provided");

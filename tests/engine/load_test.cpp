@@ -178,6 +178,20 @@ TEST(Load, NamesTheOptionThatMakesNoSense) {
   expect_error(load_error(kTiny, options), ErrorKind::invalid_argument, "max_queue is -1");
 }
 
+TEST(Load, RefusesDraftsThatTheModelWasNotTrainedFor) {
+  engine::EngineOptions options = small();
+  options.max_drafts = 6;
+  expect_error(load_error(kTiny, options), ErrorKind::invalid_argument,
+               "max_drafts (--speculative) is 6; it must be at most 5, the block that the drafter was trained for");
+  options.max_drafts = 3;
+  options.confidence_temperatures = {1.0F, 2.0F};
+  expect_error(load_error(kTiny, options), ErrorKind::invalid_argument, "give one for all drafts or 3, one for each");
+  options.confidence_temperatures = {0.0F};
+  expect_error(load_error(kTiny, options), ErrorKind::invalid_argument, "above 0");
+  options.confidence_temperatures = {2.0F};
+  EXPECT_EQ(load_error(kTiny, options).message, "loaded");
+}
+
 TEST(Load, RefusesAReplayThatKeepsTooLittle) {
   engine::EngineOptions options = small();
   options.replay = engine::Replay::bounded;

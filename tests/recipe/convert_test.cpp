@@ -4,6 +4,7 @@
 
 #include "recipe/base64.h"
 #include "recipe/data_url.h"
+#include "recipe/render.h"
 #include "recipe/uri_reference.h"
 
 namespace deepinfer::recipe {
@@ -60,6 +61,29 @@ TEST(Convert, AliasesServeTheirVersion) {
   ASSERT_TRUE(request.has_value());
   EXPECT_EQ(request->model, "nano");
   EXPECT_EQ(request->version, ModelVersion::v4_1);
+}
+
+TEST(Convert, SystemMessagesWithoutTextMayLeaveNoMessageAtAll) {
+  for (const Conformance conformance : {Conformance::official, Conformance::improved}) {
+    for (const ModelVersion version : {ModelVersion::v4, ModelVersion::v4_1}) {
+      ConvertOptions options;
+      options.conformance = conformance;
+      options.model_versions.emplace("nano", version);
+      const auto request = convert(Api::chat, R"({"model":"nano","messages":[{"role":"system","content":""}]})", options);
+      ASSERT_TRUE(request.has_value()) << request.error().message;
+      EXPECT_TRUE(render(request->conversation, request->version).text.ends_with("<｜Assistant｜><think>"));
+    }
+  }
+  const auto json = convert(Api::chat,
+                            R"({"model":"DeepSeek-V4.1-Flash","messages":[{"role":"system","content":""}],"response_format":{"type":"json_object"}})", {});
+  EXPECT_NE(json.error().message.find("word 'json'"), std::string::npos) << json.error().message;
+}
+
+TEST(Convert, TheWordJsonIsLookedForBeforePrefixMessages) {
+  const std::string begin = R"({"model":"DeepSeek-V4.1-Flash","response_format":{"type":"json_object"},"messages":[{"role":"user","content":")";
+  const std::string end = R"("},{"role":"assistant","content":"x","prefix":true}]})";
+  EXPECT_NE(error_of(Api::chat, begin + "hi" + end).message.find("word 'json'"), std::string::npos);
+  EXPECT_NE(error_of(Api::chat, begin + "json" + end).message.find("should not be used with prefix"), std::string::npos);
 }
 
 TEST(Convert, MaxTokensIsLoweredToTheContext) {

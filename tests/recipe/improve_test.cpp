@@ -173,6 +173,27 @@ TEST(Improved, LaterSystemMessagesOfV4StayWhereTheyAre) {
   EXPECT_LT(improved.find("S1"), improved.find("U1"));
 }
 
+TEST(Improved, CallsOfATurnInResponsesKeepTheirOrder) {
+  const auto call = [](const std::string& id) { return R"({"type":"function_call","call_id":")" + id + R"(","name":"f_)" + id + R"(","arguments":"{}"},)"; };
+  const auto output = [](const std::string& id) { return R"({"type":"function_call_output","call_id":")" + id + R"(","output":"of )" + id + R"("},)"; };
+  std::string body = R"({"model":"DeepSeek-V4.1-Flash","input":[{"type":"message","role":"user","content":"q"},)" + call("c9") + call("c10") + call("B") +
+                     output("B") + output("c9") + output("c10");
+  body.back() = ']';
+  body += '}';
+  const auto order_of = [&body](Conformance conformance) {
+    std::string out;
+    const std::string prompt = prompt_as(conformance, Api::responses, body);
+    for (std::size_t at = 0; (at = prompt.find_first_of("fo", at)) != std::string::npos; ++at) {
+      for (const std::string_view mark : {"f_c9\"", "f_c10\"", "f_B\"", "of c9<", "of c10<", "of B<"}) {
+        out += std::string_view(prompt).substr(at).starts_with(mark) ? std::string(mark.substr(0, mark.size() - 1)) + " " : "";
+      }
+    }
+    return out;
+  };
+  EXPECT_EQ(order_of(Conformance::official), "f_B f_c10 f_c9 of B of c10 of c9 ");
+  EXPECT_EQ(order_of(Conformance::improved), "f_c9 f_c10 f_B of c9 of c10 of B ");
+}
+
 TEST(Improved, EmptyThinkingIsRecognisedInEveryCallId) {
   constexpr std::string_view kBody =
       R"({"model":"DeepSeek-V4.1-Flash","messages":[{"role":"user","content":"x"},)"

@@ -10,6 +10,7 @@ DIRECTORY. Exit code 0 only without a difference.
 import argparse
 import base64
 import collections
+import copy
 import gzip
 import io
 import json
@@ -134,7 +135,7 @@ def break_body(body, source):
             parent = parent[key]
         kind = source.random()
         if kind < .6:
-            parent[place[-1]] = source.choice(JUNK)
+            parent[place[-1]] = copy.deepcopy(source.choice(JUNK))
         elif kind < .8:
             del parent[place[-1]]
         else:
