@@ -24,7 +24,7 @@ void add_chat_flags(CLI::App& command, ChatFlags& flags) {
   command.add_option("--effort", flags.effort, "how much to think: low, high, xhigh or max")
       ->check(CLI::IsMember({"low", "high", "xhigh", "max"}))
       ->group(group);
-  command.add_option("--temperature", flags.temperature, "0 (always the likeliest token) to 2")->check(CLI::Range(0.0, 2.0))->group(group);
+  command.add_option("--temperature", flags.temperature, "0 (always the likeliest token) to 2; with thinking it is always 1, as the model was tuned")->check(CLI::Range(0.0, 2.0))->group(group);
   command.add_option("--top-p", flags.top_p, "only tokens that make up this probability; more than 0, at most 1")
       ->check(CLI::Range(0.0, 1.0))
       ->group(group);

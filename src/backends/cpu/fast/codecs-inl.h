@@ -164,11 +164,23 @@ HWY_INLINE F16 promote_high_bytes(V16Bytes bytes) {
 
 /// Values of 32 packed codes.
 HWY_INLINE Pairs e2m1_pairs(const std::uint8_t* packed) {
+#if HWY_MAX_BYTES >= 64
+  // A register holds all sixteen values.
+  HWY_ALIGN static constexpr float kValues[16] = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
+                                                  -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
+  const VF values = hn::Load(DF(), kValues);
+  const VU codes = hn::PromoteTo(DU(), hn::LoadU(D16Bytes(), packed));
+  Pairs out;
+  out.even.part[0] = hn::TableLookupLanes(values, hn::IndicesFromVec(DF(), hn::And(codes, hn::Set(DU(), 15))));
+  out.odd.part[0] = hn::TableLookupLanes(values, hn::IndicesFromVec(DF(), hn::ShiftRight<4>(codes)));
+  return out;
+#else
   const D16Bytes d;
   const V16Bytes bytes = hn::LoadU(d, packed);
   const V16Bytes low = half_high_bytes(hn::And(bytes, hn::Set(d, 15)));
   const V16Bytes high = half_high_bytes(hn::ShiftRight<4>(bytes));
   return {promote_high_bytes(low), promote_high_bytes(high)};
+#endif
 }
 
 /// Values of 32 packed codes in plain order.

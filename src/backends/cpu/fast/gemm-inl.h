@@ -17,7 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepinfer::cpu::HWY_NAMESPACE {
 
-inline constexpr std::int32_t kFewRows = 4;                           ///< up to here decoding and multiplying are one pass
+inline constexpr std::int32_t kFewRows = 6;                           ///< up to here decoding and multiplying are one pass
 inline constexpr std::int32_t kPairGroup = 2 * kVirtualLanes;         ///< k values that give every lane two products
 inline constexpr std::int32_t kStripDepth = 256;                      ///< k values of one strip; longer sums are carried on
 inline constexpr std::int32_t kTileColumns = kLanes == 16 ? 32 : 16;  ///< a strip of 256 k values: 16 or 32 KB, in the first cache
@@ -236,20 +236,24 @@ HWY_NOINLINE void multiply_many(const Operand& x, const Weights& weights, Range 
 
 // --- few rows -----------------------------------------------------------------------------------------------------
 
-/// Sums of kRows rows with kColumns weight rows at once, decoded on the way; kRows * kColumns <= 4 sums are written to out.
+/// Sums that are formed together; a tree joins four at once.
+template <std::int32_t kRows>
+inline constexpr std::int32_t kFewSums = kRows <= 4 ? 4 : 8;
+
+/// Sums of kRows rows with kColumns weight rows at once, decoded on the way; kRows * kColumns sums are written to out.
 /// Weights::pairs(column, k) gives 32 decoded values.
 template <std::int32_t kRows, std::int32_t kColumns, class Weights>
 HWY_INLINE void multiply_few_step(const Operand& x, const Weights& weights, std::int32_t column, float* out) {
-  F16 sum[4];
-  HWY_UNROLL(4)
-  for (std::int32_t i = 0; i < 4; ++i) {
+  F16 sum[kFewSums<kRows>];
+  HWY_UNROLL(8)
+  for (std::int32_t i = 0; i < kFewSums<kRows>; ++i) {
     sum[i] = zero16();
   }
   for (std::int32_t k = 0; k < x.k; k += kPairGroup) {
     HWY_UNROLL(4)
     for (std::int32_t c = 0; c < kColumns; ++c) {
       const Pairs w = weights.pairs(column + c, k);
-      HWY_UNROLL(4)
+      HWY_UNROLL(8)
       for (std::int32_t r = 0; r < kRows; ++r) {
         const float* row = x.at(r) + k;
         accumulate<Products::exact>(sum[r * kColumns + c], w.even, load16(row));
@@ -257,13 +261,16 @@ HWY_INLINE void multiply_few_step(const Operand& x, const Weights& weights, std:
       }
     }
   }
-  sum_lanes4(sum[0], sum[1], sum[2], sum[3], out);
+  HWY_UNROLL(2)
+  for (std::int32_t i = 0; i < kFewSums<kRows>; i += 4) {
+    sum_lanes4(sum[i], sum[i + 1], sum[i + 2], sum[i + 3], out + i);
+  }
 }
 
 template <std::int32_t kRows, class T, class Weights>
 HWY_NOINLINE void multiply_few_rows(const Operand& x, const Weights& weights, Range columns, Output<T> y) {
   constexpr std::int32_t kColumns = kRows == 1 ? 4 : (kRows == 2 ? 2 : 1);
-  float out[4];
+  float out[kFewSums<kRows>];
   std::int32_t column = columns.begin;
   for (; column + kColumns <= columns.end; column += kColumns) {
     multiply_few_step<kRows, kColumns>(x, weights, column, out);
@@ -291,8 +298,12 @@ inline void multiply_few(const Operand& x, const Weights& weights, Range columns
       return multiply_few_rows<2>(x, weights, columns, y);
     case 3:
       return multiply_few_rows<3>(x, weights, columns, y);
-    default:
+    case 4:
       return multiply_few_rows<4>(x, weights, columns, y);
+    case 5:
+      return multiply_few_rows<5>(x, weights, columns, y);
+    default:
+      return multiply_few_rows<6>(x, weights, columns, y);
   }
 }
 
