@@ -12,8 +12,17 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 constexpr int kTileKeys = 64;
-constexpr int kTileColumns = 128;  // of the output, a block
 constexpr int kHeadTile = 16;
+
+/// What a block takes. Decoding keys is most of its work; few rows go to more and smaller blocks. A sum's order is the same in both.
+struct ManyRows {
+  static constexpr int kScoreKeys = kTileKeys;
+  static constexpr int kColumns = 128;  ///< of the output
+};
+struct FewRows {
+  static constexpr int kScoreKeys = 16;
+  static constexpr int kColumns = 32;
+};
 
 struct Places {
   std::int32_t window = 0;  ///< multiple of kTileKeys
@@ -95,12 +104,13 @@ __device__ __forceinline__ uint4 eight_values(const Record& record, std::int32_t
   return out;
 }
 
-/// Decodes columns [first, first + width) of the 64 keys of a tile to shared memory, rows `stride` apart; empty places become zeros.
-/// `records`: the tile's records in shared memory. Ends with a barrier.
+/// Decodes columns [first, first + width) of kKeys keys to shared memory, rows `stride` apart; empty places become zeros.
+/// `records`: theirs, in shared memory. Ends with a barrier.
+template <int kKeys>
 __device__ void load_keys(const AttendParams& p, const Record* records, std::int32_t first, std::int32_t width, std::int32_t stride,
                           bf16* keys) {
   const std::int32_t pieces = width / 8;
-  for (std::int32_t i = threadIdx.x; i < kTileKeys * pieces; i += kThreads) {
+  for (std::int32_t i = threadIdx.x; i < kKeys * pieces; i += kThreads) {
     const Record& record = records[i / pieces];
     const std::int32_t c = i % pieces * 8;
     const uint4 value = record.codes == nullptr ? uint4{0, 0, 0, 0} : eight_values(record, p.head_dim, first + c);
@@ -109,20 +119,23 @@ __device__ void load_keys(const AttendParams& p, const Record* records, std::int
   __syncthreads();
 }
 
-/// Records of a tile to shared memory; true when any place is taken. Ends with a barrier.
-__device__ bool find_records(const AttendParams& p, const Places& places, std::int64_t r, std::int32_t tile, Record* records) {
+/// Records of kKeys places to shared memory; true when any place is taken. Ends with a barrier.
+template <int kKeys>
+__device__ bool find_records(const AttendParams& p, const Places& places, std::int64_t r, std::int32_t first_place, Record* records) {
   bool any = false;
-  if (threadIdx.x < kTileKeys) {
-    records[threadIdx.x] = record_at(p, places, r, tile * kTileKeys + static_cast<std::int32_t>(threadIdx.x));
+  if (threadIdx.x < kKeys) {
+    records[threadIdx.x] = record_at(p, places, r, first_place + static_cast<std::int32_t>(threadIdx.x));
     any = records[threadIdx.x].codes != nullptr;
   }
   return __syncthreads_or(any);
 }
 
-/// Scores of one tile of keys for all heads of a row: scores[row][head][place]. Block (tile, row); a warp takes every fourth 16 heads.
+/// Scores of some keys for all heads of a row: scores[row][head][place]. Block (keys, row); a warp takes every fourth 16 heads.
+template <class Size>
 __global__ __launch_bounds__(kThreads) void score_kernel(AttendParams p, std::int64_t first_row, float* scores) {
+  constexpr int kKeys = Size::kScoreKeys;
   extern __shared__ __align__(16) bf16 keys[];
-  __shared__ Record records[kTileKeys];
+  __shared__ Record records[kKeys];
   const Places places = places_of(p);
   const std::int64_t local = blockIdx.y;
   const std::int64_t r = first_row + local;
@@ -130,15 +143,16 @@ __global__ __launch_bounds__(kThreads) void score_kernel(AttendParams p, std::in
   const int lane = threadIdx.x % 32;
   const int g = lane / 4;
   const int t = lane % 4;
-  float* out = scores + local * p.heads * places.all + static_cast<std::int64_t>(blockIdx.x) * kTileKeys;
-  const bool any = find_records(p, places, r, static_cast<std::int32_t>(blockIdx.x), records);
+  const auto first_place = static_cast<std::int32_t>(blockIdx.x) * kKeys;
+  float* out = scores + local * p.heads * places.all + first_place;
+  const bool any = find_records<kKeys>(p, places, r, first_place, records);
   const std::int32_t stride = d + 8;
   if (any) {
-    load_keys(p, records, 0, d, stride, keys);
+    load_keys<kKeys>(p, records, 0, d, stride, keys);
   }
   const auto factor = static_cast<float>(1.0 / sqrt(static_cast<double>(d)));
   for (std::int32_t head0 = threadIdx.x / 32 * kHeadTile; head0 < p.heads; head0 += kWarps * kHeadTile) {
-    float acc[kTileKeys / 8][4] = {};
+    float acc[kKeys / 8][4] = {};
     const bf16* q0 = row_at(p.q, r * p.heads + min(head0 + g, p.heads - 1), d);
     const bf16* q1 = row_at(p.q, r * p.heads + min(head0 + g + 8, p.heads - 1), d);
 #pragma unroll 4
@@ -149,14 +163,14 @@ __global__ __launch_bounds__(kThreads) void score_kernel(AttendParams p, std::in
       const unsigned first_half[4] = {a0.x, a1.x, a0.y, a1.y};
       const unsigned second_half[4] = {a0.z, a1.z, a0.w, a1.w};
 #pragma unroll
-      for (int j = 0; j < kTileKeys / 8; ++j) {
+      for (int j = 0; j < kKeys / 8; ++j) {
         const uint4 b = *reinterpret_cast<const uint4*>(keys + (j * 8 + g) * stride + k + t * 8);
         multiply(acc[j], first_half, b.x, b.y);
         multiply(acc[j], second_half, b.z, b.w);
       }
     }
 #pragma unroll
-    for (int j = 0; j < kTileKeys / 8; ++j) {
+    for (int j = 0; j < kKeys / 8; ++j) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const std::int32_t head = head0 + g + i / 2 * 8;
@@ -215,10 +229,12 @@ __device__ __forceinline__ uint4 load_transposed(const bf16* row) {
 /// Tiles of keys are cut into kSplits runs whose sums are added first to last.
 constexpr int kSplits = 4;
 
-/// sum P key for 128 columns, all heads of a row; a warp takes every fourth 16 heads. Grid (columns, row, split): with gridDim.z == 1 all
+/// sum P key for some columns, all heads of a row; a warp takes every fourth 16 heads. Grid (columns, row, split): with gridDim.z == 1 all
 /// runs one after the other and o = sum / denominator; else one run a block, to partials[row][split][head][column].
+template <class Size>
 __global__ __launch_bounds__(kThreads) void output_kernel(AttendParams p, std::int64_t first_row, const bf16* probabilities,
                                                           const float* denominators, float* partials, bf16* o) {
+  constexpr std::int32_t kTileColumns = Size::kColumns;
   constexpr std::int32_t kStride = kTileColumns + 8;
   __shared__ __align__(16) bf16 keys[kTileKeys * kStride];
   __shared__ Record records[kTileKeys];
@@ -244,10 +260,10 @@ __global__ __launch_bounds__(kThreads) void output_kernel(AttendParams p, std::i
          ++split) {
       float acc[kTileColumns / 8][4] = {};
       for (std::int32_t tile = split * tiles / kSplits; tile < (split + 1) * tiles / kSplits; ++tile) {
-        if (!find_records(p, places, r, tile, records)) {
+        if (!find_records<kTileKeys>(p, places, r, tile * kTileKeys, records)) {
           continue;
         }
-        load_keys(p, records, column0, width, kStride, keys);
+        load_keys<kTileKeys>(p, records, column0, width, kStride, keys);
 #pragma unroll
         for (int k = 0; k < kTileKeys; k += 16) {
           const std::int32_t place = tile * kTileKeys + k;
@@ -360,24 +376,35 @@ AttendScratch scratch_of(const AttendParams& p) {
 
 std::int64_t attend_scratch_per_row(const AttendParams& p) { return scratch_of(p).all(); }
 
+template <class Size>
+void issue_scores(const AttendParams& p, std::int64_t first_row, std::int64_t rows, float* scores, cudaStream_t stream) {
+  const std::size_t key_bytes = static_cast<std::size_t>(Size::kScoreKeys) * static_cast<std::size_t>(p.head_dim + 8) * sizeof(bf16);
+  cudaFuncSetAttribute(score_kernel<Size>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(key_bytes));
+  const dim3 grid(static_cast<unsigned>(places_of(p).all / Size::kScoreKeys), static_cast<unsigned>(rows));
+  score_kernel<Size><<<grid, kThreads, key_bytes, stream>>>(p, first_row, scores);
+}
+
 void attend_rows(const AttendParams& p, std::int64_t first_row, std::int64_t rows, float* scratch, bf16* o, cudaStream_t stream) {
-  const Places places = places_of(p);
   const AttendScratch sizes = scratch_of(p);
   float* scores = scratch;
   auto* probabilities = reinterpret_cast<bf16*>(scores + rows * sizes.scores);
   float* denominators = scores + rows * (sizes.scores + sizes.probabilities);
   float* partials = denominators + rows * sizes.denominators;
-  const auto count = static_cast<unsigned>(rows);
-  const std::size_t key_bytes = static_cast<std::size_t>(kTileKeys) * static_cast<std::size_t>(p.head_dim + 8) * sizeof(bf16);
-  cudaFuncSetAttribute(score_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(key_bytes));
-  score_kernel<<<dim3(static_cast<unsigned>(places.all / kTileKeys), count), kThreads, key_bytes, stream>>>(p, first_row, scores);
+  const bool is_few = sizes.partials > 0;
+  is_few ? issue_scores<FewRows>(p, first_row, rows, scores, stream) : issue_scores<ManyRows>(p, first_row, rows, scores, stream);
   const std::int64_t lines = rows * p.heads;
   softmax_kernel<<<static_cast<unsigned>((lines + kWarps - 1) / kWarps), kThreads, 0, stream>>>(p, scores, probabilities, denominators,
                                                                                                 lines);
-  const unsigned splits = sizes.partials > 0 ? kSplits : 1;
-  const dim3 grid(static_cast<unsigned>((p.head_dim + kTileColumns - 1) / kTileColumns), count, splits);
-  output_kernel<<<grid, kThreads, 0, stream>>>(p, first_row, probabilities, denominators, partials, o);
-  if (splits > 1) {
+  const auto count = static_cast<unsigned>(rows);
+  const auto pieces = [&p](int columns) { return static_cast<unsigned>((p.head_dim + columns - 1) / columns); };
+  if (is_few) {
+    output_kernel<FewRows>
+        <<<dim3(pieces(FewRows::kColumns), count, kSplits), kThreads, 0, stream>>>(p, first_row, probabilities, denominators, partials, o);
+  } else {
+    output_kernel<ManyRows>
+        <<<dim3(pieces(ManyRows::kColumns), count, 1), kThreads, 0, stream>>>(p, first_row, probabilities, denominators, partials, o);
+  }
+  if (is_few) {
     add_splits_kernel<<<static_cast<unsigned>(lines), kThreads, 0, stream>>>(p, first_row, partials, denominators, o);
   }
 }
