@@ -22,7 +22,7 @@ __device__ __forceinline__ float4 four_values(const bf16* x) {
           __uint_as_float(words.y & 0xFFFF0000U)};
 }
 
-/// Part blockIdx.y of every sum of kRows rows. A warp owns sums warp, warp + 8, …
+/// Part blockIdx.y of every sum of kRows rows. A warp owns a sum, and every (8 gridDim.z)-th after it.
 template <std::int32_t kRows>
 __global__ __launch_bounds__(kBlockThreads) void mix_parts_kernel(MixParams p, double* partials) {
   const std::int32_t width = p.streams * p.hidden;
@@ -32,7 +32,8 @@ __global__ __launch_bounds__(kBlockThreads) void mix_parts_kernel(MixParams p, d
   const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.x) * kRows;
   const std::int32_t num_rows = static_cast<std::int32_t>(min(static_cast<std::int64_t>(kRows), p.num_rows - first_row));
   const std::int32_t lane = threadIdx.x % 32;
-  for (std::int32_t n = threadIdx.x / 32; n < num_sums(p.streams); n += kWarps) {
+  const auto num_warps = static_cast<std::int32_t>(gridDim.z) * kWarps;
+  for (std::int32_t n = blockIdx.z * kWarps + threadIdx.x / 32; n < num_sums(p.streams); n += num_warps) {
     const bool is_square = n + 1 == num_sums(p.streams);
     double sum[kRows] = {};
 #pragma unroll 2
@@ -157,7 +158,8 @@ std::size_t mix_partials(const MixParams& p) { return static_cast<std::size_t>(p
 
 void mix(const MixParams& p, double* partials, cudaStream_t stream) {
   if (p.num_rows == 1) {
-    mix_parts_kernel<1><<<dim3(1, kParts), kBlockThreads, 0, stream>>>(p, partials);
+    const auto blocks = static_cast<unsigned>((num_sums(p.streams) + kWarps - 1) / kWarps);  // a sum a warp
+    mix_parts_kernel<1><<<dim3(1, kParts, blocks), kBlockThreads, 0, stream>>>(p, partials);
   } else {
     mix_parts_kernel<kManyRows><<<dim3((p.num_rows + kManyRows - 1) / kManyRows, kParts), kBlockThreads, 0, stream>>>(p, partials);
   }
