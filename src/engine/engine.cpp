@@ -286,9 +286,8 @@ void Engine::launch() {
   events_.clear();
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
     const auto num_computed = static_cast<std::int32_t>(chunks_[i].tokens.size());
-    events_.push_back(scheduler::Advanced{.request = chunk_owners_[i].live->id(),
-                                          .num_computed = num_computed,
-                                          .num_new_tokens = chunk_owners_[i].is_complete ? 1 : 0});
+    events_.push_back(scheduler::Advanced{
+        .request = chunk_owners_[i].live->id(), .num_computed = num_computed, .num_new_tokens = chunk_owners_[i].is_complete ? 1 : 0});
   }
   scheduler_.apply(events_);
   plan_ = nullptr;

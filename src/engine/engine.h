@@ -61,11 +61,11 @@ struct EngineParts {
   TokenBytes token_bytes;
   std::int32_t vocab_size = 0;
   TokenId eos;
-  std::int32_t num_previous_tokens = 0;     ///< that the model wants to be told before a chunk (DeepseekV41::num_previous_tokens)
-  kvcache::CacheGeometry geometry;          ///< as the model allocated it
-  std::shared_ptr<const grammar::Vocabulary> vocabulary = {};  ///< [vocab_size] rows; without it constraints are refused
-  std::unique_ptr<PrefixTiers> tiers = {};  ///< none: what is evicted is lost
-  std::int32_t window = 0;                  ///< positions of the model's sliding window; for bounded replay
+  std::int32_t num_previous_tokens = 0;  ///< that the model wants to be told before a chunk (DeepseekV41::num_previous_tokens)
+  kvcache::CacheGeometry geometry;       ///< as the model allocated it
+  std::shared_ptr<const grammar::Vocabulary> vocabulary = {};            ///< [vocab_size] rows; without it constraints are refused
+  std::unique_ptr<PrefixTiers> tiers = {};                               ///< none: what is evicted is lost
+  std::int32_t window = 0;                                               ///< positions of the model's sliding window; for bounded replay
   std::unique_ptr<const Clock> clock = std::make_unique<SteadyClock>();  ///< for time limits and EngineStats; tokens never depend on it
 };
 
