@@ -28,11 +28,10 @@ void add_chat_flags(CLI::App& command, ChatFlags& flags) {
   command.add_option("--top-p", flags.top_p, "only tokens that make up this probability; more than 0, at most 1")
       ->check(CLI::Range(0.0, 1.0))
       ->group(group);
-  CLI::Option* const strict =
-      command
-          .add_flag("--strict-official", flags.strict_official,
-                    "only what the official package does: its prompt, its reading of the reply, no sampling extras")
-          ->group(group);
+  CLI::Option* const strict = command
+                                  .add_flag("--strict-official", flags.strict_official,
+                                            "only what the official package does: its prompt, its reading of the reply, no sampling extras")
+                                  ->group(group);
   command.add_option("--top-k", flags.top_k, "only the k likeliest tokens; -1: all")
       ->check(CLI::Range(-1, 1 << 30))
       ->group(group)

@@ -347,12 +347,10 @@ std::expected<ConvertedRequest, RequestError> convert_chat(ChatBody body, const 
     verdict = assign(conversation.messages, ChatMessages(std::move(body.messages), request.version, options).convert());
   }
   if (verdict)
-    verdict = settle_reasoning(
-        conversation,
-        {.behaviour = options.missing_reasoning,
-         .has_tools = body.tools && !body.tools->empty(),
-         .field = "reasoning_content",
-         .conformance = options.conformance});
+    verdict = settle_reasoning(conversation, {.behaviour = options.missing_reasoning,
+                                              .has_tools = body.tools && !body.tools->empty(),
+                                              .field = "reasoning_content",
+                                              .conformance = options.conformance});
   if (verdict) verdict = check_message_rules(body, conversation);
   if (verdict) verdict = apply_tools(body, conversation, options.conformance);
   if (verdict && body.stop) verdict = check_stop(*body.stop);

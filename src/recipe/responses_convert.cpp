@@ -136,8 +136,10 @@ std::expected<ConvertedRequest, RequestError> convert_responses(ResponsesBody bo
     verdict = assign(conversation.messages,
                      convert_responses_input(body, found, request.version, options.special_tokens.image, options.conformance));
   }
-  const ReasoningRule rule{
-      .behaviour = options.missing_reasoning, .has_tools = !functions.declarations().empty(), .field = "reasoning_text", .conformance = options.conformance};
+  const ReasoningRule rule{.behaviour = options.missing_reasoning,
+                           .has_tools = !functions.declarations().empty(),
+                           .field = "reasoning_text",
+                           .conformance = options.conformance};
   if (verdict) verdict = settle_reasoning(conversation, rule);
   if (verdict) verdict = apply_tools(body, std::move(functions).take(), conversation, options.conformance);
   const bool is_json_object = body.format && body.format->kind == ResponsesFormat::Kind::json_object;

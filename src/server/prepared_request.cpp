@@ -136,7 +136,8 @@ std::optional<Refusal> add_constraint(const ServedModel& model, RequestedConstra
   }
   const bool is_asked_for = out.job->body || std::ranges::any_of(out.job->tools, &grammar::ToolDefinition::is_strict);
   out.job.reset();
-  return is_asked_for && !model.strict_official ? std::optional(refusal(out.api, 400, "structured output is switched off on this server")) : std::nullopt;
+  return is_asked_for && !model.strict_official ? std::optional(refusal(out.api, 400, "structured output is switched off on this server"))
+                                                : std::nullopt;
 }
 
 }  // namespace
@@ -261,7 +262,8 @@ std::expected<PreparedRequest, Refusal> prepare(const ServedModel& model, const 
   if (!body) {
     return std::unexpected(std::move(body.error()));
   }
-  PreparedRequest out{.api = api};
+  PreparedRequest out;
+  out.api = api;
   auto keeping = join_previous(*body, request);
   if (!keeping) {
     return std::unexpected(std::move(keeping.error()));

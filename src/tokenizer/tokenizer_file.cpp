@@ -328,7 +328,8 @@ std::optional<Error> read_all_added_tokens(element root, std::string_view overla
     }
     if (!file.spellings[index].empty() && file.spellings[index] != token.text) {
       return Error{ErrorKind::corrupt, "model.vocab leaves out ids below " + std::to_string(token.id) +
-                                           ", which therefore stands for the two tokens '" + file.spellings[index] + "' and '" + token.text + "'"};
+                                           ", which therefore stands for the two tokens '" + file.spellings[index] + "' and '" +
+                                           token.text + "'"};
     }
     file.spellings[index] = token.text;
   }

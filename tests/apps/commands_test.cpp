@@ -81,7 +81,8 @@ TEST(Run, TheNumberOfThreadsDoesNotChangeTheAnswer) {
 TEST(Run, StrictOfficialTakesWhatTheOfficialPackageTakes) {
   const std::string messages = temporary("quoted.json");
   write(messages, R"([{"role":"user","content":"Hi"},{"role":"tool","content":"1","tool_call_id":"c"}])");
-  const std::string call = R"({"role":"assistant","content":"","tool_calls":[{"id":"c","type":"function","function":{"name":"a\"b","arguments":"{}"}}]},)";
+  const std::string call =
+      R"({"role":"assistant","content":"","tool_calls":[{"id":"c","type":"function","function":{"name":"a\"b","arguments":"{}"}}]},)";
   std::string text = text_of(messages);
   write(messages, text.insert(text.find(R"({"role":"tool")"), call));
   const Ran improved = run_program(with_greedy({"run", "--messages", messages, "--max-tokens", "2"}));

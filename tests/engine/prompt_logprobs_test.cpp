@@ -86,7 +86,8 @@ TEST(EnginePromptLogprobs, CompanyPreemptionAndCachedPrefixesChangeNothing) {
   const Text text = generated_text(24, 20, 40);
   std::int64_t num_preemptions = 0;
   for (int round = 0; round < 8; ++round) {
-    Harness harness({.max_requests = 6, .max_batched_tokens = 20, .max_model_len = 100, .num_blocks = 30, .num_extra_slots = 4, .prefix_cache = true});
+    Harness harness(
+        {.max_requests = 6, .max_batched_tokens = 20, .max_model_len = 100, .num_blocks = 30, .num_extra_slots = 4, .prefix_cache = true});
     for (int i = 0; i < 4; ++i) {
       harness.submit({.prompt = text.tokens, .sampling = random_sampling(random), .max_tokens = 1 + i * 5});
       harness.submit(random_request(random, 30, 40));

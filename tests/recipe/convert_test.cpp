@@ -74,13 +74,15 @@ TEST(Convert, SystemMessagesWithoutTextMayLeaveNoMessageAtAll) {
       EXPECT_TRUE(render(request->conversation, request->version).text.ends_with("<｜Assistant｜><think>"));
     }
   }
-  const auto json = convert(Api::chat,
-                            R"({"model":"DeepSeek-V4.1-Flash","messages":[{"role":"system","content":""}],"response_format":{"type":"json_object"}})", {});
+  const auto json = convert(
+      Api::chat, R"({"model":"DeepSeek-V4.1-Flash","messages":[{"role":"system","content":""}],"response_format":{"type":"json_object"}})",
+      {});
   EXPECT_NE(json.error().message.find("word 'json'"), std::string::npos) << json.error().message;
 }
 
 TEST(Convert, TheWordJsonIsLookedForBeforePrefixMessages) {
-  const std::string begin = R"({"model":"DeepSeek-V4.1-Flash","response_format":{"type":"json_object"},"messages":[{"role":"user","content":")";
+  const std::string begin =
+      R"({"model":"DeepSeek-V4.1-Flash","response_format":{"type":"json_object"},"messages":[{"role":"user","content":")";
   const std::string end = R"("},{"role":"assistant","content":"x","prefix":true}]})";
   EXPECT_NE(error_of(Api::chat, begin + "hi" + end).message.find("word 'json'"), std::string::npos);
   EXPECT_NE(error_of(Api::chat, begin + "json" + end).message.find("should not be used with prefix"), std::string::npos);

@@ -174,10 +174,14 @@ TEST(Improved, LaterSystemMessagesOfV4StayWhereTheyAre) {
 }
 
 TEST(Improved, CallsOfATurnInResponsesKeepTheirOrder) {
-  const auto call = [](const std::string& id) { return R"({"type":"function_call","call_id":")" + id + R"(","name":"f_)" + id + R"(","arguments":"{}"},)"; };
-  const auto output = [](const std::string& id) { return R"({"type":"function_call_output","call_id":")" + id + R"(","output":"of )" + id + R"("},)"; };
-  std::string body = R"({"model":"DeepSeek-V4.1-Flash","input":[{"type":"message","role":"user","content":"q"},)" + call("c9") + call("c10") + call("B") +
-                     output("B") + output("c9") + output("c10");
+  const auto call = [](const std::string& id) {
+    return R"({"type":"function_call","call_id":")" + id + R"(","name":"f_)" + id + R"(","arguments":"{}"},)";
+  };
+  const auto output = [](const std::string& id) {
+    return R"({"type":"function_call_output","call_id":")" + id + R"(","output":"of )" + id + R"("},)";
+  };
+  std::string body = R"({"model":"DeepSeek-V4.1-Flash","input":[{"type":"message","role":"user","content":"q"},)" + call("c9") +
+                     call("c10") + call("B") + output("B") + output("c9") + output("c10");
   body.back() = ']';
   body += '}';
   const auto order_of = [&body](Conformance conformance) {

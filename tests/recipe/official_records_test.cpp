@@ -52,7 +52,8 @@ TEST(OfficialTokenDecoding, EveryIdGivesTheRecordedDeltas) {
     const json::Value& expected = *record.find("expected");
     EXPECT_EQ(json::Value(contents), *expected.find("deltas")) << text_of(record, "name");
     EXPECT_EQ(stream.turn().content, text_of(expected, "text")) << text_of(record, "name");
-    EXPECT_EQ(static_cast<std::int64_t>(stream.usage().completion_tokens), integer_of(expected, "completion_tokens")) << text_of(record, "name");
+    EXPECT_EQ(static_cast<std::int64_t>(stream.usage().completion_tokens), integer_of(expected, "completion_tokens"))
+        << text_of(record, "name");
   }
 }
 

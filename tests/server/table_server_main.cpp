@@ -97,7 +97,8 @@ std::shared_ptr<const ServedModel> served(const char* table) {
                             .vocab_size = tokenizer->vocab_size(),
                             .eos = kEos,
                             .geometry = {.positions_per_block = 128, .num_blocks = 1 + 80 * kMaxRequests, .num_slots = 1 + kMaxRequests}};
-  const engine::EngineOptions options{.max_requests = kMaxRequests, .max_batched_tokens = 512, .max_model_len = kContext, .prefix_cache = false};
+  const engine::EngineOptions options{
+      .max_requests = kMaxRequests, .max_batched_tokens = 512, .max_model_len = kContext, .prefix_cache = false};
   auto thread = std::make_shared<engine::EngineThread>(std::make_unique<engine::Engine>(std::move(parts), options));
   return std::make_shared<const ServedModel>(ServedModel{.name = "nano",
                                                          .device = "table",

@@ -198,7 +198,8 @@ TEST(TextCompletion, EchoedPromptsHaveTheirLogProbabilities) {
   EXPECT_TRUE(scores.find("token_logprobs")->as_array()->front().is_null()) << "nothing stands before the first id";
   EXPECT_NE((*scores.find("token_logprobs")->as_array())[2].as_number(), nullptr);
 
-  const std::vector<std::string> chunks = events_of(bench.post(kCompletions, text_body(R"("Zażółć [script:hello]")", with + R"(,"stream":true)")).body);
+  const std::vector<std::string> chunks =
+      events_of(bench.post(kCompletions, text_body(R"("Zażółć [script:hello]")", with + R"(,"stream":true)")).body);
   EXPECT_EQ(json::to_text(logprobs_of(chunks)), json::to_text(logprobs));
   EXPECT_TRUE(text_of(*json::parse(chunks.front())).starts_with("Zażółć [script:hello]")) << chunks.front();
 }
