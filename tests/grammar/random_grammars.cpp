@@ -192,11 +192,15 @@ class SchemaMaker : public Maker {
     return slow_.sequence({integer(), slow_.repeat(fraction, 0, 1), slow_.repeat(exponent, 0, 1)});
   }
 
-  Piece value(int depth) {
+  /// `in_union`: strings there are one language with their neighbours' and may be spelled with escapes.
+  Piece value(int depth, bool in_union = false) {
     switch (below(depth == 0 ? 6 : 10)) {
       case 0:
         return {R"({"type":["null","boolean"]})", slow_.choice({slow_.literal("null"), slow_.literal("true"), slow_.literal("false")})};
       case 1:
+        if (in_union) {
+          return {R"({"enum":[[null],[true,null]]})", slow_.choice({slow_.literal("[null]"), slow_.literal("[true,null]")})};
+        }
         return {R"({"enum":["a.txt","ab",null,[true]]})",
                 slow_.choice({slow_.literal(R"("a.txt")"), slow_.literal(R"("ab")"), slow_.literal("null"), slow_.literal("[true]")})};
       case 2:
@@ -212,8 +216,8 @@ class SchemaMaker : public Maker {
                 slow_.sequence({quote, slow_.repeat(character_, least, most), quote})};
       }
       case 6: {
-        const Piece first = value(depth - 1);
-        const Piece second = value(depth - 1);
+        const Piece first = value(depth - 1, true);
+        const Piece second = value(depth - 1, true);
         return {R"({"anyOf":[)" + first.text + "," + second.text + "]}", slow_.choice({first.rule, second.rule})};
       }
       case 7:
