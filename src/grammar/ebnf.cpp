@@ -208,14 +208,16 @@ class Compiler {
     const RuleId loop = builder_.add_rule();
     const NodeId hub = builder_.add_node(loop);
     const NodeId counted = builder_.add_node(loop);
+    const NodeId passed = builder_.add_node(loop);
     const NodeId end = builder_.add_node(loop);
     builder_.set_final(end);
     builder_.move(builder_.start_of(loop), hub);
     builder_.move(hub, counted, item.most == kUnbounded ? CountOp::saturate : CountOp::below,
                   item.most == kUnbounded ? item.least : item.most);
-    builder_.call_not_empty(counted, hub, body);
-    builder_.move(hub, end, CountOp::at_least, item.least);
-    if (can_be_empty(item.children[0])) {
+    builder_.call_not_empty(counted, passed, body);
+    builder_.move(passed, hub);
+    builder_.move(passed, end, CountOp::at_least, item.least);  // not before: a body without a text leaves no way out
+    if (item.least == 0 || can_be_empty(item.children[0])) {
       builder_.move(hub, end);
     }
     builder_.call(from, to, loop);

@@ -158,7 +158,7 @@ class ExprPool {
   Arrows overlay(const Arrows& a, const Arrows& b, Combine combine);
   Arrows copy_arrows(ExprId id);
   [[nodiscard]] bool takes_any_digits(ExprId id);
-  [[nodiscard]] bool completes_multiple(ExprId id);
+  [[nodiscard]] bool completes_multiple(ExprId id, ExprId& multiple);
 
   std::uint32_t max_nodes_;
   bool exhausted_ = false;

@@ -256,15 +256,27 @@ ExprId ExprPool::after_all(ExprId id, char32_t low, char32_t high) {
   return later != list.begin() && high <= std::prev(later)->high ? std::prev(later)->next : kEmpty;
 }
 
-/// A multiple whose integer digits go on beside something that takes any digits: more digits always reach a multiple.
-bool ExprPool::completes_multiple(ExprId id) {
-  if (nodes_[id].kind != Kind::both || nodes_[id].size != 2) {
-    return false;
+/// Some text of digits finishes `id`, shown without a search: more digits always reach a multiple, and whatever else must fit takes
+/// them all. `multiple`: the one that was met; two of them could exclude each other.
+bool ExprPool::completes_multiple(ExprId id, ExprId& multiple) {
+  const Node node = nodes_[id];
+  if (node.kind == Kind::multiple && node.positive) {
+    const bool is_only = multiple == kEmpty || multiple == id;
+    multiple = id;
+    return is_only;
   }
-  const ExprId first = data_[nodes_[id].data];
-  const ExprId second = data_[nodes_[id].data + 1];
-  const auto is_integer_part = [this](ExprId e) { return nodes_[e].kind == Kind::multiple && nodes_[e].positive; };
-  return (is_integer_part(first) && takes_any_digits(second)) || (is_integer_part(second) && takes_any_digits(first));
+  if (node.kind == Kind::concat && nodes_[data_[node.data + 1]].nullable) {
+    return completes_multiple(data_[node.data], multiple);
+  }
+  if (node.kind == Kind::both) {
+    for (std::uint32_t i = 0; i < node.size; ++i) {
+      if (!completes_multiple(data_[node.data + i], multiple)) {
+        return false;
+      }
+    }
+    return true;
+  }
+  return takes_any_digits(id);
 }
 
 /// From `id` on every text of digits is in the language: whatever number is still being spelled can be finished.
@@ -289,9 +301,9 @@ bool ExprPool::live(ExprId id) {
       if (arrow.low > kMaxCodePoint) {
         continue;  // anchors are no text
       }
-      const bool is_open_multiple = completes_multiple(arrow.next);
-      const Node& node = nodes_[arrow.next];
-      if (node.nullable || node.positive || node.life == Life::live || is_open_multiple) {
+      const Node node = nodes_[arrow.next];  // by value: the pool may grow below
+      ExprId multiple = kEmpty;
+      if (node.nullable || node.positive || node.life == Life::live || completes_multiple(arrow.next, multiple)) {
         for (std::size_t up = at;; up = parent[up]) {
           nodes_[order[up]].life = Life::live;
           if (up == 0) {

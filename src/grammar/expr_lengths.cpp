@@ -85,6 +85,12 @@ void ExprPool::classify(Node& node, std::span<const std::uint32_t> words) const 
       node.free = larger({.classes = body.single, .length = words[2]}, body.positive ? body.free : FreeText{});
       break;
     }
+    case Kind::both:
+      node.mentioned = ~CharClasses{0};
+      for (const ExprId child : words) {
+        node.mentioned &= nodes_[child].mentioned;
+      }
+      break;
     default:
       node.mentioned = ~CharClasses{0};
       break;

@@ -25,44 +25,51 @@ class MaskBuilder {
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
  private:
+  /// Masks with at most this many ids are kept as lists.
+  static constexpr std::size_t kSparseTokens = 1024;
   struct Bounds {
     std::uint32_t least = 0;
     std::uint32_t most = 0;
   };
 
   void build(SetId set, std::span<std::uint32_t> mask);
-  void add_scan(SetId set, const Scan& scan, std::span<std::uint32_t> mask);
-  bool add_by_table(SetId set, const Scan& scan, std::span<std::uint32_t> mask);
+  /// Lexemes in the same state (`at`), and the set behind any of them once that ends.
+  struct Reading {
+    LexId at = kDead;
+    SetId behind = kNoSet;
+  };
+  void add_reading(const Reading& reading, std::span<std::uint32_t> mask);
+  bool add_by_table(const Reading& reading, std::span<std::uint32_t> mask);
   void add_loop(const LoopTable& table, SetId behind, Bounds bounds, std::span<std::uint32_t> mask);
-  bool add_by_difference(SetId set, const Scan& scan, std::span<std::uint32_t> mask);
-  void correct(const Scan& scan, LexId plain, std::span<std::uint32_t> mask);
+  bool add_by_difference(const Reading& reading, std::span<std::uint32_t> mask);
+  void correct(LexId at, LexId plain, std::span<std::uint32_t> mask);
   void walk_keys(SetId set, const Scan& scan, std::span<std::uint32_t> mask);
-  void walk_lexeme(SetId set, const Scan& scan, std::span<std::uint32_t> mask);
+  void walk_lexeme(const Reading& reading, std::span<std::uint32_t> mask);
   /// Where a walk begins, what follows when the lexeme ends, and how deep it goes.
   struct Walk {
     LexId from = kDead;
     SetId behind = kNoSet;
     std::size_t max_depth = 0xFFFF;
   };
-  void walk_trie(std::span<const TokenTrieNode> trie, const Walk& walk, std::span<std::uint32_t> mask);
-  void walk_sets(std::uint32_t node, SetId behind, std::span<std::uint32_t> mask);
+  void walk_by_classes(const Walk& walk, std::span<std::uint32_t> mask);
+  void walk_plainly(std::span<const TokenTrieNode> trie, const Walk& walk, std::span<std::uint32_t> mask);
+  void walk_sets(std::span<const TokenTrieNode> trie, std::uint32_t node, SetId behind, std::span<std::uint32_t> mask);
   void add_tokens(std::span<const std::int32_t> tokens, std::span<std::uint32_t> mask);
   void add_token(std::int32_t token, std::span<std::uint32_t> mask);
   void clear_tokens(std::uint32_t begin, std::uint32_t end, std::span<std::uint32_t> mask) const;
-  [[nodiscard]] SetId closing_set(SetId set, const Scan& scan);
   const std::bitset<256>& differing(LexId state);
 
   const Vocabulary* vocabulary_;
   Lexer* lexer_;
   States* states_;
   LexId plain_body_;  // inside an unrestricted JSON string
-  LexId closed_;      // behind any JSON string
   std::vector<std::uint32_t> lexeme_stack_;
   std::vector<SetId> set_stack_;
   std::vector<char> free_stack_;  // by depth: all characters so far are free
   std::vector<std::uint32_t> scratch_;
   std::vector<std::int32_t> added_;  // the ids of the mask being built, while they are few
   bool is_dense_ = false;            // whole tables went into it
+  std::vector<Scan> scans_;          // of the set whose mask is built, lexemes in the same state side by side
   std::unordered_map<LexId, std::bitset<256>> differing_;
   struct Kept {
     std::vector<std::uint32_t> dense;  // the words, or

@@ -14,6 +14,8 @@ namespace {
 constexpr std::size_t kMaxAnnotatedBranches = 5;
 /// $ref to $ref to …: a longer chain is a loop.
 constexpr std::uint32_t kMaxAliasSteps = 200;
+/// Entries of one `dependencies` up to which undeclared names may come in both orders; up to 3^n clauses.
+constexpr std::size_t kMaxDependenciesInBothOrders = 3;
 
 constexpr std::array<std::string_view, 22> kAnnotations = {
     "$schema",         "$id",           "id",         "$anchor",        "$comment",         "$vocabulary",
@@ -459,25 +461,38 @@ Shape SchemaExpander::with_property(const std::string& name, Presence presence) 
 }
 
 void SchemaExpander::apply_dependencies(const Node& node, const std::string& keyword, const json::Object& entries, Shape& out) {
+  const bool takes_both_orders = entries.size() <= kMaxDependenciesInBothOrders;
   for (const auto& [name, entry] : entries) {
-    Shape when = algebra_.anything();
-    if (const json::Array* names = entry.as_array(); names != nullptr && keyword != "dependentSchemas") {
+    const std::vector<ObjectClause> trigger = with_property(name, Presence::present).objects;
+    std::vector<ObjectClause> needed = algebra_.anything().objects;
+    const json::Array* names = keyword != "dependentSchemas" ? entry.as_array() : nullptr;
+    if (names != nullptr) {
       for (const json::Value& other : *names) {
         if (other.as_string() == nullptr) {
           return invalid(node, keyword, "must list names");
         }
-        when.objects = algebra_.objects_both(when.objects, with_property(*other.as_string(), Presence::present).objects);
+        needed = algebra_.objects_both(needed, with_property(*other.as_string(), Presence::present).objects);
       }
-      when.objects = algebra_.objects_both(when.objects, with_property(name, Presence::present).objects);  // behind what it needs
     } else if (keyword == "dependentRequired") {
       return invalid(node, keyword, "must map names to lists of names");
     } else {
-      const FormulaId schema = child(node, entry, "/" + keyword + pointer_segment(name));
-      when.objects = algebra_.objects_both(with_property(name, Presence::present).objects, shape(schema).objects);
+      needed = shape(child(node, entry, "/" + keyword + pointer_segment(name))).objects;
+    }
+    // Names that no `properties` puts in order stand behind each other as they come: what is needed first, or its reason first.
+    std::vector<std::vector<ObjectClause>> orders;
+    if (names != nullptr) {
+      orders.push_back(algebra_.objects_both(needed, trigger));
+    }
+    if (names == nullptr || takes_both_orders) {
+      orders.push_back(algebra_.objects_both(trigger, needed));
     }
     std::vector<ObjectClause> cases = algebra_.objects_both(out.objects, with_property(name, Presence::absent).objects);
-    for (ObjectClause& clause : algebra_.objects_both(out.objects, when.objects)) {
-      cases.push_back(std::move(clause));
+    for (const std::vector<ObjectClause>& order : orders) {
+      for (ObjectClause& clause : algebra_.objects_both(out.objects, order)) {
+        if (std::ranges::find(cases, clause) == cases.end()) {
+          cases.push_back(std::move(clause));
+        }
+      }
     }
     out.objects = std::move(cases);
   }

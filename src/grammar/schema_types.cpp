@@ -61,6 +61,7 @@ std::optional<ExprId> SchemaExpander::bound_of(const Node& node, const std::stri
 
 void SchemaExpander::apply_numbers(const Node& node, Shape& out) {
   ExprId plain = any_plain_number(pool_);
+  bool is_whole = false;
   for (const char* keyword : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}) {
     if (node.object->find(keyword) != nullptr) {
       const std::optional<ExprId> bound = bound_of(node, keyword);
@@ -76,12 +77,15 @@ void SchemaExpander::apply_numbers(const Node& node, Shape& out) {
     if (!multiples) {
       return unsupported(node, "multipleOf", "more digits than 64 bits hold");
     }
-    plain = pool_.both(plain, *multiples);
+    plain = plain == any_plain_number(pool_) ? *multiples : pool_.both(plain, *multiples);
+    is_whole = out.number.is_whole && out.number.plain == whole_numbers(pool_);
   }
   if (plain == any_plain_number(pool_)) {
     return;
   }
-  if (out.number.has_exponents) {
+  if (is_whole) {
+    out.number.plain = plain;  // multiples of whole numbers are spelled as such already
+  } else if (out.number.has_exponents) {
     out.number = {.plain = plain};
   } else {
     out.number.plain = pool_.both(out.number.plain, plain);

@@ -148,8 +148,14 @@ Shape ShapeAlgebra::negate(const Shape& a) {
   for (const ArrayClause& clause : a.arrays) {
     out.arrays = arrays_both(out.arrays, negate(clause));
   }
-  for (const ObjectClause& clause : a.objects) {
-    out.objects = objects_both(out.objects, negate(clause));
+  std::vector<ObjectClause> seen;
+  for (const ObjectClause& clause : a.objects) {  // the order of properties means nothing to a complement
+    ObjectClause sorted = clause;
+    std::ranges::sort(sorted.properties, {}, &Property::name);
+    if (std::ranges::find(seen, sorted) == seen.end()) {
+      out.objects = objects_both(out.objects, negate(clause));
+      seen.push_back(std::move(sorted));
+    }
   }
   return out;
 }

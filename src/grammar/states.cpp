@@ -342,6 +342,18 @@ SetId States::behind(SetId set, const Scan& scan, std::uint32_t at) {
   return out;
 }
 
+SetId States::behind(SetId set, std::span<const Scan> scans) {
+  if (scans.size() == 1) {
+    return behind(set, scans[0], scans[0].at);
+  }
+  begin_draft();
+  for (const Scan& scan : scans) {
+    add({network_->edges[scan.edge].target, scan.origin == kHere ? set : scan.origin, scan.count});
+  }
+  close();
+  return intern();
+}
+
 SetId States::token(SetId set, std::int32_t token_id) {
   begin_draft();
   const std::uint32_t begin = sets_[set].tokens;

@@ -72,6 +72,8 @@ class States {
   [[nodiscard]] bool ends_at(const Scan& scan, std::uint32_t at) const;
   /// The set behind the lexeme of `scan` (one of scans(set)) when it ends at `at`.
   [[nodiscard]] SetId behind(SetId set, const Scan& scan, std::uint32_t at);
+  /// The set behind the lexemes of all of `scans` together, each of scans(set) and none of them keys.
+  [[nodiscard]] SetId behind(SetId set, std::span<const Scan> scans);
   [[nodiscard]] const Lexeme* lexeme_of(const Scan& scan) const;
 
   [[nodiscard]] std::size_t size() const { return sets_.size(); }

@@ -112,6 +112,12 @@ void Vocabulary::build_trie() {
     return compared != 0 ? compared < 0 : a < b;
   });
   same_.assign(tokens_.size(), -1);
+  for (std::size_t i = 1; i < sorted.size(); ++i) {
+    if (text(TokenId{sorted[i - 1]}) == text(TokenId{sorted[i]})) {
+      same_[static_cast<std::size_t>(sorted[i - 1])] = sorted[i];
+      has_duplicates_ = true;
+    }
+  }
   trie_ = trie_of(sorted);
   std::erase_if(sorted, [this](std::int32_t id) { return text(TokenId{id}).size() <= kLongBytes; });
   long_trie_ = trie_of(sorted);
@@ -121,16 +127,13 @@ void Vocabulary::build_trie() {
 }
 
 /// The trie of tokens in the order of their bytes; of those with the same bytes the first stands in it.
-std::vector<TokenTrieNode> Vocabulary::trie_of(std::span<const std::int32_t> sorted) {
+std::vector<TokenTrieNode> Vocabulary::trie_of(std::span<const std::int32_t> sorted) const {
   std::vector<TokenTrieNode> out{{}};
   std::vector<std::uint32_t> open{0};
   std::int32_t previous = -1;
   for (const std::int32_t id : sorted) {
     const std::string_view bytes = text(TokenId{id});
     if (previous >= 0 && text(TokenId{previous}) == bytes) {
-      same_[static_cast<std::size_t>(previous)] = id;
-      has_duplicates_ = true;
-      previous = id;
       continue;
     }
     const std::size_t shared = previous >= 0 ? common_prefix(text(TokenId{previous}), bytes) : 0;
@@ -208,6 +211,54 @@ std::span<const std::uint32_t> Vocabulary::tokens_within(const FreeText& text) c
     kept = std::make_unique<const std::vector<std::uint32_t>>(std::move(mask));
   }
   return *kept;
+}
+
+std::span<const TokenTrieNode> Vocabulary::tokens_leaving(CharClasses free, CharClasses live) const {
+  constexpr std::size_t kMaxTries = 64;
+  constexpr std::size_t kMaxTokens = 16'384;  // a trie of more is hardly shorter to walk than the whole one
+  const std::lock_guard lock(loops_->mutex);
+  auto place = loops_->leaving.find({free, live});
+  if (place == loops_->leaving.end()) {
+    if (loops_->leaving.size() < kMaxTries) {
+      loops_->leaving.emplace(std::pair(free, live), SharedLoops::Leaving{});
+    }
+    return {};  // most are asked for only once
+  }
+  SharedLoops::Leaving& known = place->second;
+  if (!known.is_made) {
+    known.is_made = true;
+    const std::vector<std::int32_t> tokens = list_leaving(free, live);
+    if (tokens.size() <= kMaxTokens) {
+      known.trie = trie_of(tokens);
+    }
+  }
+  return known.trie;
+}
+
+/// In the order of their bytes; a token that is no whole characters from somewhere on is among them when all before it is free.
+std::vector<std::int32_t> Vocabulary::list_leaving(CharClasses free, CharClasses live) const {
+  std::vector<std::int32_t> out;
+  const auto take = [this, &out](std::uint32_t first, std::uint32_t last) {
+    out.insert(out.end(), order_.begin() + first, order_.begin() + last);
+  };
+  for (std::uint32_t i = 1; i < trie_[0].end;) {
+    const CharClasses here = class_at(i);
+    if (here != 0 && (here & free) == 0) {  // left here, with whatever comes behind it
+      if ((here & live) != 0) {
+        take(first_token_[i], first_token_[trie_[i].end]);
+      }
+      i = trie_[i].end;
+      continue;
+    }
+    if (here == 0) {
+      take(first_token_[i], first_below_[i]);
+    } else if ((classes_below(i) & ~free) == 0 || (classes_below(i) & live) == 0) {
+      i = trie_[i].end;
+      continue;
+    }
+    ++i;
+  }
+  return out;
 }
 
 LoopTable Vocabulary::json_table(const CodeSet& set) const {

@@ -91,6 +91,10 @@ class Vocabulary {
   [[nodiscard]] std::uint32_t most_chars(std::uint32_t node) const { return most_chars_[node]; }
   /// Tokens that are such texts, as a mask. Kept when asked for again; thread-safe. Valid as long as this.
   [[nodiscard]] std::span<const std::uint32_t> tokens_within(const FreeText& text) const;
+  /// The tokens whose first character outside `free` is in `live`, as a trie of their own: what is left to look at when those within
+  /// `free` are known and other classes lead nowhere. Empty when not worth its making, which it never is at the first time. Kept;
+  /// thread-safe. Valid as long as this.
+  [[nodiscard]] std::span<const TokenTrieNode> tokens_leaving(CharClasses free, CharClasses live) const;
   /// The trie node behind one byte; 0 when no token begins with it.
   [[nodiscard]] std::uint32_t root_child(std::uint8_t byte) const { return root_children_[byte]; }
   /// Some tokens share their bytes with others: same_text() must be asked.
@@ -106,7 +110,8 @@ class Vocabulary {
 
  private:
   void build_trie();
-  [[nodiscard]] std::vector<TokenTrieNode> trie_of(std::span<const std::int32_t> sorted);
+  [[nodiscard]] std::vector<TokenTrieNode> trie_of(std::span<const std::int32_t> sorted) const;
+  [[nodiscard]] std::vector<std::int32_t> list_leaving(CharClasses free, CharClasses live) const;
   void describe_trie();
   [[nodiscard]] LoopTable json_table(const CodeSet& set) const;
   void build_blanks();
@@ -133,7 +138,12 @@ class Vocabulary {
   std::array<std::uint32_t, 256> root_children_{};
   bool has_duplicates_ = false;
   struct SharedLoops {
+    struct Leaving {
+      bool is_made = false;
+      std::vector<TokenTrieNode> trie;
+    };
     std::mutex mutex;
+    std::map<std::pair<CharClasses, CharClasses>, Leaving> leaving;
     std::map<CodeSet, std::unique_ptr<const LoopTable>> tables;
     std::map<std::pair<CharClasses, std::uint32_t>, std::unique_ptr<const std::vector<std::uint32_t>>> within;
   };

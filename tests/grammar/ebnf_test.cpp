@@ -35,6 +35,16 @@ TEST(Ebnf, RecursionOfEveryShapeIsFine) {
   EXPECT_FALSE(matches(unit, "xx"));
 }
 
+TEST(Ebnf, CountedLoopsOfWhatHasNoTextAreNotEntered) {
+  const auto grammar = ebnf("root ::= \"x\" | [^x]{1,3} r \"y\"\nr ::= r{1,2}");
+  EXPECT_TRUE(matches(grammar, "x"));
+  Matcher matcher = testing::matcher_of(grammar, testing::vocabulary_of({}));
+  EXPECT_FALSE(matcher.accept(TokenId{2 + 'a'}));
+  EXPECT_EQ(ebnf_error("root ::= \"a\" root{2,3}").code, ErrorCode::unsatisfiable);
+  const auto optional = ebnf("root ::= \"a\" root{0,2}");
+  EXPECT_TRUE(matches(optional, "aaa"));
+}
+
 TEST(Ebnf, AmbiguityDoesNotMultiplyWork) {
   const auto grammar = ebnf("root ::= root root | \"a\"");
   EXPECT_TRUE(matches(grammar, std::string(200, 'a')));

@@ -53,6 +53,8 @@ const std::shared_ptr<const Vocabulary>& words() {
                                             "\xF0\x9F",
                                             "a\xFF",
                                             std::string(40, '-'),
+                                            std::string(36, '-') + "b-c",
+                                            std::string(36, '-') + "\",",
                                             std::string(33, 'a'),
                                             "abcabcabcabcabc",
                                             "\u2003",
@@ -109,6 +111,8 @@ TEST(Mask, EqualsBruteForceForRegularExpressions) {
                               "[中文]*a",
                               "(?!ab)[ab]{1,5}",
                               "\\s{0,3}x?",
+                              "-{0,50}(b-c)?",
+                              "-{30,90}[^-]*\",x",
                               "[^\"]*\"}"}) {
     expect_exact_masks(GrammarKind::regex, pattern, 11);
   }
@@ -124,12 +128,16 @@ TEST(Mask, EqualsBruteForceForGrammars) {
 }
 
 TEST(Mask, EqualsBruteForceForStringsOfSchemas) {
-  for (const char* schema :
-       {R"({"type":"string","pattern":"^(?:\\S+\\s+){0,19}\\S+$","maxLength":60})", R"({"type":"string","pattern":"[0-9]{2}-[a-z]"})",
-        R"({"type":"string","pattern":"^[^a]*$","minLength":2,"maxLength":50})", R"({"type":"string","maxLength":40})",
-        R"({"type":"string","not":{"enum":["ab","abc","running"]}})", R"({"type":"string","pattern":"ing","maxLength":12})",
-        R"({"type":"object","patternProperties":{"^a.*$":{"type":"null"}},"additionalProperties":{"type":"string","pattern":"^\\w+$"}})",
-        R"({"type":"array","items":{"type":"string","format":"email"},"maxItems":3})"}) {
+  for (
+      const char* schema :
+      {R"({"type":"string","pattern":"^(?:\\S+\\s+){0,19}\\S+$","maxLength":60})", R"({"type":"string","pattern":"[0-9]{2}-[a-z]"})",
+       R"({"type":"string","pattern":"^[^a]*$","minLength":2,"maxLength":50})", R"({"type":"string","maxLength":40})",
+       R"({"type":"string","not":{"enum":["ab","abc","running"]}})", R"({"type":"string","pattern":"ing","maxLength":12})",
+       R"({"type":"object","patternProperties":{"^a.*$":{"type":"null"}},"additionalProperties":{"type":"string","pattern":"^\\w+$"}})",
+       R"({"type":"array","items":{"type":"string","format":"email"},"maxItems":3})",
+       R"({"type":"array","items":{"anyOf":[{"type":"string","pattern":"^[-a]+b?-c?$","maxLength":70},{"type":"string","minLength":40}]}})",
+       R"({"type":"object","oneOf":[{"patternProperties":{"a":{"type":"null"}},"required":["b"]},{"additionalProperties":{"pattern":"x"}}]})",
+       R"({"type":"array","items":{"type":"string","format":"hostname"},"maxItems":3})"}) {
     expect_exact_masks(GrammarKind::json_schema, schema, 13);
   }
 }

@@ -71,6 +71,26 @@ TEST(JsonSchema, RandomBoundsAgreeWithArithmetic) {
   }
 }
 
+TEST(JsonSchema, MultiplesOfALargeNumberAreNotSearchedFor) {
+  const auto grammar = schema(R"({"type":"integer","multipleOf":0.123456789})");
+  EXPECT_TRUE(matches(grammar, "123456789"));
+  EXPECT_TRUE(matches(grammar, "-246913578"));
+  EXPECT_FALSE(matches(grammar, "123456788"));
+  EXPECT_FALSE(matches(grammar, "1e+308"));
+}
+
+TEST(JsonSchema, NamesThatDependOnEachOtherComeInEitherOrder) {
+  const auto grammar = schema(R"({"type":"object","allOf":[{"dependencies":{"a":["b","c"],"b":["d"]}},{"required":["a"]}]})");
+  EXPECT_TRUE(matches(grammar, R"({"a":1,"b":1,"c":1,"d":1})"));
+  EXPECT_TRUE(matches(grammar, R"({"b":1,"c":1,"a":1,"d":1})"));
+  EXPECT_FALSE(matches(grammar, R"({"a":1,"b":1,"c":1})"));
+  EXPECT_FALSE(matches(grammar, R"({"a":1,"b":1,"d":1})"));
+  const auto complement = schema(R"({"type":"object","not":{"dependencies":{"a":["b"]}}})");
+  EXPECT_TRUE(matches(complement, R"({"a":1,"c":1})"));
+  EXPECT_FALSE(matches(complement, R"({"a":1,"b":1})"));
+  EXPECT_FALSE(matches(complement, R"({"c":1})"));
+}
+
 TEST(JsonSchema, CountedArraysAreNotExpanded) {
   const auto grammar = schema(R"({"type":"array","items":{"type":"integer"},"minItems":2,"maxItems":1000000000})");
   EXPECT_FALSE(matches(grammar, "[1]"));

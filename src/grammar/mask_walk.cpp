@@ -1,0 +1,224 @@
+// Masks by following lexemes, keys and parser states through the token trie.
+#include <algorithm>
+
+#include "grammar/mask.h"
+#include "grammar/mask_bits.h"
+
+namespace deepinfer::grammar {
+
+namespace {
+
+CharClasses classes_of_bytes(const std::bitset<256>& bytes) {
+  CharClasses out = 0;
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    out |= bytes[byte] ? classes_of_first_byte(static_cast<std::uint8_t>(byte)) : 0;
+  }
+  return out;
+}
+
+}  // namespace
+
+/// All tokens, by the state with its far counts forgotten; then those long enough to tell the difference, by the state itself.
+void MaskBuilder::walk_lexeme(const Reading& reading, std::span<std::uint32_t> mask) {
+  const Lexer::View view = lexer_->view(reading.at);
+  const ExprId general = view.is_body ? lexer_->pool().forget_counts(view.expr, Vocabulary::kLongBytes) : view.expr;
+  if (general == view.expr) {
+    walk_by_classes({.from = reading.at, .behind = reading.behind}, mask);
+    return;
+  }
+  const LexId from = lexer_->with_expr(reading.at, general);
+  Kept& kept = walked_[{from, reading.behind}];
+  if (kept.dense.empty()) {
+    kept.dense.assign(mask.size(), 0U);
+    walk_by_classes({.from = from, .behind = reading.behind, .max_depth = Vocabulary::kLongBytes}, kept.dense);
+    for (const TokenTrieNode& node : vocabulary_->long_trie()) {
+      for (std::int32_t token = node.token; token >= 0; token = vocabulary_->same_text(token)) {
+        clear_bit(kept.dense, token);
+      }
+    }
+    bytes_ += sizeof(Kept) + 64 + kept.dense.size() * 4;
+  }
+  merge(mask, kept.dense);
+  is_dense_ = true;
+  walk_plainly(vocabulary_->long_trie(), {.from = reading.at, .behind = reading.behind}, mask);
+}
+
+/// Follows the lexeme through the whole trie but for the parts whose tokens are all allowed (their characters are free) or all of them
+/// beyond what can follow, which the classes of their characters tell.
+void MaskBuilder::walk_by_classes(const Walk& walk, std::span<std::uint32_t> mask) {
+  const std::span<const TokenTrieNode> trie = vocabulary_->trie();
+  const std::bitset<256> follows = walk.behind == kNoSet ? std::bitset<256>() : states_->first_bytes(walk.behind);
+  const Lexer::Reach reach = lexer_->reach(walk.from);
+  const Lexer::View view = lexer_->view(walk.from);
+  const bool ends_in_quote = view.is_body && view.encoding == Encoding::json_string;  // what follows does so behind another mark
+  const CharClasses following = ends_in_quote ? 0 : classes_of_bytes(follows);
+  const CharClasses live = reach.other | following;
+  if (reach.free.classes != 0) {
+    merge(mask, vocabulary_->tokens_within(reach.free));
+    is_dense_ = true;
+    const bool is_free_throughout = std::min(walk.max_depth, vocabulary_->max_token_bytes()) <= reach.free.length;
+    if (is_free_throughout && (following & reach.free.classes) == 0) {
+      const std::span<const TokenTrieNode> leaving = vocabulary_->tokens_leaving(reach.free.classes, live);
+      if (!leaving.empty()) {
+        return walk_plainly(leaving, walk, mask);
+      }
+    }
+  }
+  const auto is_within = [this](std::uint32_t node, std::uint32_t chars_before, const FreeText& text) {
+    return (vocabulary_->classes_below(node) & ~text.classes) == 0 && vocabulary_->most_chars(node) - chars_before <= text.length;
+  };
+  lexeme_stack_.resize(vocabulary_->max_token_bytes() + 1);
+  free_stack_.resize(lexeme_stack_.size());
+  lexeme_stack_[0] = walk.from;
+  free_stack_[0] = reach.free.classes != 0;
+  const std::bitset<256> first = lexer_->first_bytes(walk.from);
+  for (std::uint32_t i = 1; i < trie[0].end;) {
+    const TokenTrieNode& node = trie[i];
+    if (node.depth > walk.max_depth || (node.depth == 1 && !first[node.byte])) {
+      i = node.end;
+      continue;
+    }
+    const LexId from = lexeme_stack_[node.depth - 1U];
+    if (follows[node.byte] && node.depth > 1 && lexer_->accepting(from)) {
+      walk_sets(trie, i, walk.behind, mask);
+    }
+    const CharClasses here = vocabulary_->class_at(i);
+    const bool is_free = free_stack_[node.depth - 1U] && (here & ~reach.free.classes) == 0;
+    free_stack_[node.depth] = is_free;
+    if (is_free && here != 0 && vocabulary_->most_chars(i) <= reach.free.length) {
+      const CharClasses below = vocabulary_->classes_below(i);
+      if ((below & ~reach.free.classes) == 0 || (below & live) == 0) {
+        i = node.end;
+        continue;
+      }
+    }
+    const LexId at = lexer_->next(from, node.byte);
+    if (at == kDead) {
+      i = node.end;
+      continue;
+    }
+    lexeme_stack_[node.depth] = at;
+    if (node.token >= 0) {
+      add_token(node.token, mask);
+    }
+    if (here != 0 && node.end > i + 1 && is_within(i, vocabulary_->chars_at(i), lexer_->reach(at).free)) {
+      add_tokens(vocabulary_->tokens_below(i), mask);
+      i = node.end;
+      continue;
+    }
+    ++i;
+  }
+}
+
+void MaskBuilder::walk_plainly(std::span<const TokenTrieNode> trie, const Walk& walk, std::span<std::uint32_t> mask) {
+  const std::bitset<256> follows = walk.behind == kNoSet ? std::bitset<256>() : states_->first_bytes(walk.behind);
+  const std::bitset<256> first = lexer_->first_bytes(walk.from);
+  lexeme_stack_.resize(vocabulary_->max_token_bytes() + 1);
+  lexeme_stack_[0] = walk.from;
+  for (std::uint32_t i = 1; i < trie[0].end;) {
+    const TokenTrieNode& node = trie[i];
+    if (node.depth > walk.max_depth || (node.depth == 1 && !first[node.byte])) {
+      i = node.end;
+      continue;
+    }
+    const LexId from = lexeme_stack_[node.depth - 1U];
+    if (follows[node.byte] && node.depth > 1 && lexer_->accepting(from)) {
+      walk_sets(trie, i, walk.behind, mask);
+    }
+    const LexId at = lexer_->next(from, node.byte);
+    if (at == kDead) {
+      i = node.end;
+      continue;
+    }
+    lexeme_stack_[node.depth] = at;
+    if (node.token >= 0) {
+      add_token(node.token, mask);
+    }
+    ++i;
+  }
+}
+
+/// Keys end in a quote, so no state of theirs both ends and goes on; behind each name stands another set.
+void MaskBuilder::walk_keys(SetId set, const Scan& scan, std::span<std::uint32_t> mask) {
+  const std::span<const TokenTrieNode> trie = vocabulary_->trie();
+  lexeme_stack_.resize(vocabulary_->max_token_bytes() + 1);
+  lexeme_stack_[0] = scan.at;
+  for (std::uint32_t i = 1; i < trie[0].end;) {
+    const TokenTrieNode& node = trie[i];
+    const std::uint32_t from = lexeme_stack_[node.depth - 1U];
+    if (node.depth > 1 && states_->ends_at(scan, from)) {
+      const SetId behind = states_->behind(set, scan, from);
+      if (behind != kNoSet && states_->first_bytes(behind)[node.byte]) {
+        walk_sets(trie, i, behind, mask);
+      }
+      i = node.end;
+      continue;
+    }
+    const std::uint32_t at = states_->next_in(scan, from, node.byte);
+    if (at == 0) {
+      i = node.end;
+      continue;
+    }
+    lexeme_stack_[node.depth] = at;
+    if (node.token >= 0) {
+      add_token(node.token, mask);
+    }
+    ++i;
+  }
+}
+
+/// The tokens in the subtree of `node` whose bytes from there on can follow `behind`.
+void MaskBuilder::walk_sets(std::span<const TokenTrieNode> trie, std::uint32_t node, SetId behind, std::span<std::uint32_t> mask) {
+  const std::uint32_t end = trie[node].end;
+  const std::uint32_t base = trie[node].depth - 1U;
+  set_stack_.resize(vocabulary_->max_token_bytes() + 1);
+  set_stack_[0] = behind;
+  for (std::uint32_t i = node; i < end;) {
+    const TokenTrieNode& at = trie[i];
+    const SetId from = set_stack_[at.depth - base - 1U];
+    const SetId to = states_->first_bytes(from)[at.byte] ? states_->step(from, at.byte) : kNoSet;
+    if (to == kNoSet) {
+      i = at.end;
+      continue;
+    }
+    set_stack_[at.depth - base] = to;
+    if (at.token >= 0) {
+      add_token(at.token, mask);
+    }
+    ++i;
+  }
+}
+
+void MaskBuilder::add_token(std::int32_t token, std::span<std::uint32_t> mask) {
+  set_bit(mask, token);
+  if (added_.size() <= kSparseTokens) {
+    added_.push_back(token);
+  }
+  if (vocabulary_->has_duplicates()) {
+    for (token = vocabulary_->same_text(token); token >= 0; token = vocabulary_->same_text(token)) {
+      set_bit(mask, token);
+      added_.push_back(token);
+    }
+  }
+}
+
+void MaskBuilder::add_tokens(std::span<const std::int32_t> tokens, std::span<std::uint32_t> mask) {
+  for (const std::int32_t token : tokens) {
+    set_bit(mask, token);
+  }
+  if (added_.size() + tokens.size() > kSparseTokens) {
+    is_dense_ = true;
+  } else {
+    added_.insert(added_.end(), tokens.begin(), tokens.end());
+  }
+}
+
+void MaskBuilder::clear_tokens(std::uint32_t begin, std::uint32_t end, std::span<std::uint32_t> mask) const {
+  for (std::uint32_t i = begin; i < end; ++i) {
+    for (std::int32_t token = vocabulary_->trie()[i].token; token >= 0; token = vocabulary_->same_text(token)) {
+      clear_bit(mask, token);
+    }
+  }
+}
+
+}  // namespace deepinfer::grammar
