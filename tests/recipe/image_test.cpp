@@ -136,6 +136,13 @@ TEST(DecodeImage, EveryBeginningOfAFileIsAnErrorOrAnImage) {
   }
 }
 
+TEST(DecodeImage, ThreeLettersMakeAFileThatIsMeantAsGif) {
+  for (const std::string_view bytes : {"GIF", "GIF7", "GIFxyz"}) {
+    EXPECT_EQ(decode_image(bytes, 1000).error(), ImageError::Kind::decode) << bytes;
+  }
+  EXPECT_EQ(decode_image("GI", 1000).error(), ImageError::Kind::unsupported_media_type);
+}
+
 TEST(DecodeImage, AlphaLiesOverWhite) {
   // 1 x 1 GIF whose only colour is transparent.
   std::string gif = "GIF89a";

@@ -33,6 +33,9 @@ std::expected<RgbImage, ImageError::Kind> decode_image(std::string_view bytes, s
   if (bytes.starts_with("GIF8")) {
     return decode_gif(bytes, max_side);
   }
+  if (bytes.starts_with("GIF")) {  // meant as one
+    return std::unexpected(ImageError::Kind::decode);
+  }
   if (bytes.starts_with("RIFF") && bytes.substr(0, 12).ends_with("WEBP")) {
     return decode_webp(bytes, max_side);
   }
