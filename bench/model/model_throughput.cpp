@@ -1,6 +1,6 @@
 // Usage: model_throughput [MODEL_DIR] [THREADS]
-// One run: load time, resident memory, prefill and decode rates at 1 and 16 requests, each beside the bytes and FLOPs it must spend and
-// the read bandwidth of this machine measured in the same run. Medians of several rounds.
+// One run: load time, resident memory, prefill and decode rates at 1, 16 and 32 requests, without drafts, each beside the bytes and FLOPs
+// it must spend and the read bandwidth of this machine measured in the same run. Medians of several rounds.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -111,7 +111,9 @@ int main_with(const std::string& directory, std::int32_t num_threads) {
   constexpr int kRounds = 5;
   const std::unique_ptr<Device> device = cpu::make_device({.num_threads = num_threads});
   const auto begin = std::chrono::steady_clock::now();
-  auto loaded = engine::load_engine(directory, {.max_requests = 16, .max_batched_tokens = 512, .prefix_cache = false}, *device);
+  auto loaded = engine::load_engine(
+      directory, {.max_requests = 32, .max_batched_tokens = 512, .prefix_cache = false, .speculation = engine::SpeculationMode::off},
+      *device);
   if (!loaded) {
     std::fprintf(stderr, "%s\n", loaded.error().message.c_str());
     return 1;
@@ -120,7 +122,7 @@ int main_with(const std::string& directory, std::int32_t num_threads) {
   const double loaded_bytes = status_bytes("VmRSS:");
   std::printf("%s, %d threads\nload %.3f s, resident after load %.1f MB\n", device->info().description.c_str(), device->info().num_threads,
               load_seconds, loaded_bytes / 1e6);
-  std::vector<double> prefill1, decode1, prefill16, decode16;
+  std::vector<double> prefill1, decode1, prefill16, decode16, decode32;
   for (int round = 0; round < kRounds; ++round) {
     const Rates one = run(*loaded, 1, 1024, 256);
     const Rates sixteen = run(*loaded, 16, 256, 64);
@@ -128,6 +130,7 @@ int main_with(const std::string& directory, std::int32_t num_threads) {
     decode1.push_back(one.decode);
     prefill16.push_back(sixteen.prefill);
     decode16.push_back(sixteen.decode);
+    decode32.push_back(run(*loaded, 32, 128, 64).decode);
   }
   std::printf("resident after the runs %.1f MB, peak %.1f MB\n", status_bytes("VmRSS:") / 1e6, status_bytes("VmHWM:") / 1e6);
   const double bandwidth = read_bandwidth(device->info().num_threads);
@@ -140,6 +143,8 @@ int main_with(const std::string& directory, std::int32_t num_threads) {
   report("decode, 1 request", median(decode1), step_cost(config, {.rows = 1, .requests = 1, .context = 1152, .logit_rows = 1}), 1,
          bandwidth);
   report("decode, 16 requests", median(decode16), step_cost(config, {.rows = 16, .requests = 16, .context = 288, .logit_rows = 16}), 16,
+         bandwidth);
+  report("decode, 32 requests", median(decode32), step_cost(config, {.rows = 32, .requests = 32, .context = 160, .logit_rows = 32}), 32,
          bandwidth);
   return 0;
 }

@@ -127,6 +127,7 @@ void Engine::make_drafts() {
     live.drafts.is_closed = false;
     const auto num_tokens = static_cast<std::int32_t>(live.tokens().size());
     if (!live.notes.drafts || num_tokens + 1 > live.max_total() - 1) {
+      live.drafts.older_rates.clear();
       continue;  // not wanted, or no position is left for one
     }
     live.drafts.rows.push_back(live.tokens().back());
