@@ -146,6 +146,7 @@ class ExprPool {
   void grow_table();
   [[nodiscard]] std::span<const std::uint32_t> words_in(const Node& node) const { return {data_.data() + node.data, node.size}; }
   ExprId list(Kind kind, std::vector<ExprId> parts);
+  void merge_counts(std::vector<ExprId>& parts);
   ExprId trie_expr(std::uint32_t trie_node);
   ExprId multiple_state(std::uint32_t divisor, std::uint64_t remainder, std::uint32_t fraction_digits);
   ExprId leap_state(std::uint32_t stage, std::uint32_t minutes);
