@@ -137,6 +137,7 @@ class ExprPool {
   using Arrows = std::vector<Arrow>;
 
   ExprId forget_counts(ExprId id, std::uint32_t length, std::int32_t depth);
+  [[nodiscard]] bool counts_characters(const Node& node) const;
   [[nodiscard]] FreeText free_within_count(ExprId both_id) const;
   ExprId forget_length(ExprId both_id, std::uint32_t length);
   ExprId intern(Kind kind, std::span<const std::uint32_t> words);

@@ -113,13 +113,22 @@ FreeText ExprPool::free_text(ExprId id) {
   return loop.classes == 0 && kind == Kind::both ? free_within_count(id) : loop;
 }
 
+/// A repeat of any character at all, however that is written.
+bool ExprPool::counts_characters(const Node& node) const {
+  if (node.kind != Kind::repeat) {
+    return false;
+  }
+  const ExprId body = words_in(node)[0];
+  return body == kAny || (nodes_[body].kind == Kind::one_of && as_class(body) == any_code_point());
+}
+
 /// Of an intersection with a count of characters: what is free in the rest and leaves it room to end.
 FreeText ExprPool::free_within_count(ExprId both_id) const {
   const auto words = words_in(nodes_[both_id]);
   for (const std::size_t place : {0U, 1U}) {
     const Node& count = nodes_[words[place]];
     const Node& other = nodes_[words[1 - place]];
-    if (words.size() == 2 && count.kind == Kind::repeat && words_in(count)[0] == kAny && words_in(count)[2] > other.farthest) {
+    if (words.size() == 2 && counts_characters(count) && words_in(count)[2] > other.farthest) {
       return {.classes = other.free.classes, .length = std::min(other.free.length, words_in(count)[2] - other.farthest)};
     }
   }
@@ -166,7 +175,7 @@ ExprId ExprPool::forget_length(ExprId both_id, std::uint32_t length) {
   for (const std::size_t place : {0U, 1U}) {
     const Node& count = nodes_[words[place]];
     const ExprId other = words[1 - place];
-    if (count.kind != Kind::repeat || words_in(count)[0] != kAny) {
+    if (!counts_characters(count)) {
       continue;
     }
     const std::uint32_t least = words_in(count)[1];
