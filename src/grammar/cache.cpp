@@ -28,10 +28,13 @@ void CompileCache::put(const std::string& key, const CompileResult& result) {
   if (bytes > max_bytes_ || index_.contains(key)) {
     return;
   }
+  if (result) {
+    (*result)->share(warm_);
+  }
   entries_.push_front({key, result, bytes});
   index_[key] = entries_.begin();
   bytes_ += bytes;
-  while (bytes_ > max_bytes_) {
+  while (!entries_.empty() && bytes_ + warm_->bytes() > max_bytes_) {
     bytes_ -= entries_.back().bytes;
     index_.erase(entries_.back().key);
     entries_.pop_back();
@@ -47,7 +50,7 @@ void CompileCache::clear() {
 
 std::size_t CompileCache::bytes() const {
   const std::lock_guard lock(mutex_);
-  return bytes_;
+  return bytes_ + warm_->bytes();
 }
 
 namespace {

@@ -1,4 +1,5 @@
-// Results of compiles, errors included, by kind, text and options: least recently used go first, bounded in bytes.
+// Results of compiles, errors included, by kind, text and options: least recently used go first, bounded in bytes, the warm runtimes
+// of the grammars among them.
 // Thread-safe. Does not compile and does not wait: two threads that miss at once both compile.
 #pragma once
 
@@ -12,6 +13,7 @@
 
 #include "grammar/compile.h"
 #include "grammar/composite.h"
+#include "grammar/grammar.h"
 
 namespace deepinfer::grammar {
 
@@ -19,12 +21,13 @@ using CompileResult = Compiled<std::shared_ptr<const CompiledGrammar>>;
 
 class CompileCache {
  public:
-  explicit CompileCache(std::size_t max_bytes) : max_bytes_(max_bytes) {}
+  explicit CompileCache(std::size_t max_bytes) : max_bytes_(max_bytes), warm_(std::make_shared<WarmMemory>(max_bytes)) {}
 
   [[nodiscard]] std::optional<CompileResult> find(const std::string& key);
   /// Results that time, cancellation or a full machine made are not kept.
   void put(const std::string& key, const CompileResult& result);
   void clear();
+  /// Warm runtimes included.
   [[nodiscard]] std::size_t bytes() const;
 
  private:
@@ -39,6 +42,7 @@ class CompileCache {
   std::list<Entry> entries_;  // most recently used first
   std::unordered_map<std::string, std::list<Entry>::iterator> index_;
   std::size_t bytes_ = 0;
+  std::shared_ptr<WarmMemory> warm_;  // of the grammars in the cache, and of those in use that were
 };
 
 /// The key of a job: everything its result depends on.

@@ -33,7 +33,17 @@ CompilePool::~CompilePool() {
   threads_.clear();
 }
 
-std::optional<CompileResult> CompilePool::find(const CompositeJob& job) { return cache_.find(cache_key(job)); }
+std::optional<CompileResult> CompilePool::find(const CompositeJob& job) {
+  std::optional<CompileResult> out = cache_.find(cache_key(job));
+  num_hits_.fetch_add(out ? 1 : 0, std::memory_order_relaxed);
+  return out;
+}
+
+CompileCounters CompilePool::counters() const {
+  return {.num_hits = num_hits_.load(std::memory_order_relaxed),
+          .num_misses = num_misses_.load(std::memory_order_relaxed),
+          .cache_bytes = cache_.bytes()};
+}
 
 std::optional<CompileTicket> CompilePool::submit(CompositeJob job, Done done) {
   auto is_cancelled = std::make_shared<std::atomic<bool>>(false);
@@ -74,8 +84,10 @@ void CompilePool::run(const std::stop_token& stop) {
 CompileResult CompilePool::result_of(const Task& task) {
   const std::string key = cache_key(task.job);
   if (auto known = cache_.find(key)) {  // somebody asked for the same while this one waited
+    num_hits_.fetch_add(1, std::memory_order_relaxed);
     return *std::move(known);
   }
+  num_misses_.fetch_add(1, std::memory_order_relaxed);
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(task.deadline - std::chrono::steady_clock::now());
   if (left <= left.zero()) {
     return refuse({.code = ErrorCode::timeout, .message = "the constraint waited too long to be compiled"});

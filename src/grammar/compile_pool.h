@@ -29,6 +29,13 @@ struct CompilePoolOptions {
   std::size_t cache_bytes = Limits{}.cache_bytes;
 };
 
+/// What a pool counted.
+struct CompileCounters {
+  std::uint64_t num_hits = 0;    ///< results that were known
+  std::uint64_t num_misses = 0;  ///< results that had to be compiled, errors included
+  std::size_t cache_bytes = 0;   ///< warm runtimes included
+};
+
 /// Cancels its job when it goes: the job's result is then of no use to anybody.
 class CompileTicket {
  public:
@@ -69,6 +76,7 @@ class CompilePool {
   /// nullopt when max_waiting jobs wait; `done` is then not called. The job's own is_cancelled is not looked at.
   [[nodiscard]] std::optional<CompileTicket> submit(CompositeJob job, Done done);
   [[nodiscard]] std::size_t cache_bytes() const { return cache_.bytes(); }
+  [[nodiscard]] CompileCounters counters() const;
 
  private:
   struct Task {
@@ -84,6 +92,8 @@ class CompilePool {
   std::shared_ptr<const Vocabulary> vocabulary_;
   CompilePoolOptions options_;
   CompileCache cache_;
+  std::atomic<std::uint64_t> num_hits_{0};
+  std::atomic<std::uint64_t> num_misses_{0};
   BoundedQueue<Task> tasks_;
   std::vector<std::shared_ptr<std::atomic<bool>>> running_;  // the flag of each thread's current job
   std::mutex running_mutex_;

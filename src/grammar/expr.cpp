@@ -240,6 +240,9 @@ ExprId ExprPool::list(Kind kind, std::vector<ExprId> parts) {
   if (kept.empty()) {
     return neutral;
   }
+  if (kind == Kind::either && kept.size() > 1) {
+    merge_counts(kept);
+  }
   std::sort(kept.begin(), kept.end());
   return kept.size() == 1 ? kept[0] : intern(kind, kept);
 }

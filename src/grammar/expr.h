@@ -137,6 +137,7 @@ class ExprPool {
   using Arrows = std::vector<Arrow>;
 
   ExprId forget_counts(ExprId id, std::uint32_t length, std::int32_t depth);
+  [[nodiscard]] bool counts_characters(const Node& node) const;
   [[nodiscard]] FreeText free_within_count(ExprId both_id) const;
   ExprId forget_length(ExprId both_id, std::uint32_t length);
   ExprId intern(Kind kind, std::span<const std::uint32_t> words);
@@ -146,6 +147,7 @@ class ExprPool {
   void grow_table();
   [[nodiscard]] std::span<const std::uint32_t> words_in(const Node& node) const { return {data_.data() + node.data, node.size}; }
   ExprId list(Kind kind, std::vector<ExprId> parts);
+  void merge_counts(std::vector<ExprId>& parts);
   ExprId trie_expr(std::uint32_t trie_node);
   ExprId multiple_state(std::uint32_t divisor, std::uint64_t remainder, std::uint32_t fraction_digits);
   ExprId leap_state(std::uint32_t stage, std::uint32_t minutes);

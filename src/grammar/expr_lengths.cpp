@@ -1,6 +1,7 @@
 // What an expression says about lengths and classes of characters without being taken apart: bounds that masks are built by.
 #include <algorithm>
 #include <bit>
+#include <tuple>
 #include <utility>
 
 #include "grammar/expr.h"
@@ -112,13 +113,22 @@ FreeText ExprPool::free_text(ExprId id) {
   return loop.classes == 0 && kind == Kind::both ? free_within_count(id) : loop;
 }
 
+/// A repeat of any character at all, however that is written.
+bool ExprPool::counts_characters(const Node& node) const {
+  if (node.kind != Kind::repeat) {
+    return false;
+  }
+  const ExprId body = words_in(node)[0];
+  return body == kAny || (nodes_[body].kind == Kind::one_of && as_class(body) == any_code_point());
+}
+
 /// Of an intersection with a count of characters: what is free in the rest and leaves it room to end.
 FreeText ExprPool::free_within_count(ExprId both_id) const {
   const auto words = words_in(nodes_[both_id]);
   for (const std::size_t place : {0U, 1U}) {
     const Node& count = nodes_[words[place]];
     const Node& other = nodes_[words[1 - place]];
-    if (words.size() == 2 && count.kind == Kind::repeat && words_in(count)[0] == kAny && words_in(count)[2] > other.farthest) {
+    if (words.size() == 2 && counts_characters(count) && words_in(count)[2] > other.farthest) {
       return {.classes = other.free.classes, .length = std::min(other.free.length, words_in(count)[2] - other.farthest)};
     }
   }
@@ -165,7 +175,7 @@ ExprId ExprPool::forget_length(ExprId both_id, std::uint32_t length) {
   for (const std::size_t place : {0U, 1U}) {
     const Node& count = nodes_[words[place]];
     const ExprId other = words[1 - place];
-    if (count.kind != Kind::repeat || words_in(count)[0] != kAny) {
+    if (!counts_characters(count)) {
       continue;
     }
     const std::uint32_t least = words_in(count)[1];
@@ -174,6 +184,50 @@ ExprId ExprPool::forget_length(ExprId both_id, std::uint32_t length) {
     return is_far ? both(repeat(kAny, least, kUnbounded), other) : both_id;
   }
   return both_id;
+}
+
+/// Alternatives that differ only in how often the same comes first: a{2,5}x | a{0,3}x is a{0,5}x. Derivatives of nested counts are full
+/// of them.
+void ExprPool::merge_counts(std::vector<ExprId>& parts) {
+  struct Counted {
+    ExprId body = kEmpty;
+    ExprId rest = kEpsilon;
+    std::uint32_t least = 0;
+    std::uint32_t most = 0;
+  };
+  std::vector<Counted> counted;
+  std::vector<ExprId> others;
+  for (const ExprId part : parts) {
+    const bool is_concat = nodes_[part].kind == Kind::concat;
+    const ExprId head = is_concat ? words_in(nodes_[part])[0] : part;
+    if (nodes_[head].kind == Kind::repeat) {
+      const auto words = words_in(nodes_[head]);
+      counted.push_back({.body = words[0], .rest = is_concat ? words_in(nodes_[part])[1] : kEpsilon, .least = words[1], .most = words[2]});
+    } else {
+      others.push_back(part);
+    }
+  }
+  std::ranges::sort(counted, {}, [](const Counted& c) { return std::tuple(c.body, c.rest, c.least); });
+  std::size_t last = 0;
+  for (std::size_t i = 1; i < counted.size(); ++i) {
+    Counted& into = counted[last];
+    const bool is_next = into.most == kUnbounded || counted[i].least <= into.most + 1;
+    if (into.body == counted[i].body && into.rest == counted[i].rest && is_next) {
+      into.most = std::max(into.most, counted[i].most);
+    } else {
+      counted[++last] = counted[i];
+    }
+  }
+  if (last + 1 >= counted.size()) {
+    return;
+  }
+  counted.resize(last + 1);
+  for (const Counted& c : counted) {
+    others.push_back(concat(repeat(c.body, c.least, c.most), c.rest));
+  }
+  std::ranges::sort(others);
+  others.erase(std::unique(others.begin(), others.end()), others.end());
+  parts = std::move(others);
 }
 
 }  // namespace deepinfer::grammar

@@ -2,6 +2,7 @@
 // How it is made: compile.h. How it is followed: matcher.h.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -16,6 +17,20 @@ namespace deepinfer::grammar {
 
 class Runtime;
 class Vocabulary;
+
+/// Memory of the warm runtimes of all grammars that share it, and the most it may become. Thread-safe.
+class WarmMemory {
+ public:
+  explicit WarmMemory(std::size_t max_bytes) : max_bytes_(max_bytes) {}
+  /// False when there is no room: the runtime is not to be kept.
+  [[nodiscard]] bool take(std::size_t bytes);
+  void give_back(std::size_t bytes) { bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
+  [[nodiscard]] std::size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  std::size_t max_bytes_;
+  std::atomic<std::size_t> bytes_{0};
+};
 
 /// Grammar and vocabulary-independent tables. Thread-safe: the only thing that changes is a pool of warm runtimes.
 class CompiledGrammar {
@@ -33,6 +48,8 @@ class CompiledGrammar {
   /// A runtime for `vocabulary`, warm from an earlier matcher when there is one. The grammar and vocabulary outlive it.
   [[nodiscard]] std::unique_ptr<Runtime> take_runtime(const Vocabulary& vocabulary) const;
   void give_back(std::unique_ptr<Runtime> runtime) const;
+  /// From now on warm runtimes are kept only as long as `memory` has room for them. Once, by the cache that holds the grammar.
+  void share(std::shared_ptr<WarmMemory> memory) const;
 
  private:
   ExprPool pool_;
@@ -40,7 +57,12 @@ class CompiledGrammar {
   RunLimits limits_;
   std::vector<std::string> warnings_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Runtime>> idle_;
+  struct Idle {
+    std::unique_ptr<Runtime> runtime;
+    std::size_t bytes = 0;
+  };
+  mutable std::vector<Idle> idle_;
+  mutable std::shared_ptr<WarmMemory> warm_memory_;  // may be empty
 };
 
 }  // namespace deepinfer::grammar

@@ -27,6 +27,7 @@ class Runtime {
     return states.size() > limits.states || lexer.size() > limits.states ||
            states.bytes() + lexer.bytes() + masks.bytes() + pool.bytes() > limits.runtime_bytes;
   }
+  [[nodiscard]] std::size_t bytes() const { return sizeof(*this) + states.bytes() + lexer.bytes() + masks.bytes() + pool.bytes(); }
   /// A bound that cannot be helped by starting afresh was hit.
   [[nodiscard]] bool is_exhausted() const { return states.exhausted() || pool.exhausted(); }
 

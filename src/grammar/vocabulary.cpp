@@ -1,6 +1,8 @@
 #include "grammar/vocabulary.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <string_view>
 
 #include "base/check.h"
@@ -83,6 +85,7 @@ Vocabulary::Vocabulary(std::vector<VocabularyToken> tokens, std::int32_t num_row
   text_mask_.assign(mask_words(), 0);
   build_trie();
   describe_trie();
+  index_classes();
   json_body_ = json_table(any_code_point());
   build_blanks();
 }
@@ -193,21 +196,69 @@ void Vocabulary::describe_trie() {
   first_token_[trie_.size()] = static_cast<std::uint32_t>(order_.size());
 }
 
+/// By class and by length, which tokens have it: whatever is asked for is put together from few of these.
+void Vocabulary::index_classes() {
+  constexpr std::size_t kNumClasses = 64;
+  padded_words_ = (mask_words() + kBlock - 1) / kBlock * kBlock;
+  having_.assign(kNumClasses, {});
+  longer_.assign(kLongBytes + 1, std::vector<std::uint32_t>(padded_words_, 0));
+  for (std::size_t token = 0; token < token_classes_.size(); ++token) {
+    const std::uint32_t bit = 1U << (token % 32);
+    for (CharClasses rest = token_classes_[token]; rest != 0; rest &= rest - 1) {
+      std::vector<std::uint32_t>& mask = having_[static_cast<std::size_t>(std::countr_zero(rest))];
+      mask.resize(padded_words_, 0);
+      mask[token / 32] |= bit;
+    }
+    for (std::size_t length = 0; length < longer_.size() && length < token_chars_[token]; ++length) {
+      longer_[length][token / 32] |= bit;
+    }
+  }
+}
+
+std::vector<std::uint32_t> Vocabulary::compute_within(CharClasses classes, std::uint32_t length) const {
+  std::vector<const std::uint32_t*> without;
+  for (std::size_t i = 0; i < having_.size(); ++i) {
+    if ((classes >> i & 1) == 0 && !having_[i].empty()) {
+      without.push_back(having_[i].data());
+    }
+  }
+  if (length < longer_.size()) {
+    without.push_back(longer_[length].data());
+  }
+  std::vector<std::uint32_t> out(padded_words_);
+  for (std::size_t first = 0; first < padded_words_; first += kBlock) {
+    std::array<std::uint32_t, kBlock> gone{};
+    for (const std::uint32_t* mask : without) {
+      for (std::size_t i = 0; i < kBlock; ++i) {
+        gone[i] |= mask[first + i];
+      }
+    }
+    for (std::size_t i = 0; i < kBlock; ++i) {
+      out[first + i] = ~gone[i];
+    }
+  }
+  out.resize(mask_words());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] &= text_mask_[i];
+  }
+  if (length >= longer_.size()) {
+    for (const TokenTrieNode& node : long_trie_) {  // only these can be longer
+      for (std::int32_t token = node.token; token >= 0; token = same_text(token)) {
+        if (token_chars_[static_cast<std::size_t>(token)] > length) {
+          out[static_cast<std::size_t>(token) / 32] &= ~(1U << (token % 32));
+        }
+      }
+    }
+  }
+  return out;
+}
+
 std::span<const std::uint32_t> Vocabulary::tokens_within(const FreeText& text) const {
   const std::uint32_t length = text.length < kMaxChars ? text.length : kMaxChars;
   const std::lock_guard lock(loops_->mutex);
   std::unique_ptr<const std::vector<std::uint32_t>>& kept = loops_->within[{text.classes, length}];
   if (kept == nullptr) {
-    std::vector<std::uint32_t> mask(mask_words(), 0);
-    for (std::size_t first = 0; first < token_classes_.size(); first += 32) {
-      const std::size_t count = std::min<std::size_t>(32, token_classes_.size() - first);
-      std::uint32_t word = 0;
-      for (std::size_t bit = 0; bit < count; ++bit) {
-        const bool is_within = (token_classes_[first + bit] & ~text.classes) == 0 && token_chars_[first + bit] <= length;
-        word |= static_cast<std::uint32_t>(is_within) << bit;
-      }
-      mask[first / 32] = word;
-    }
+    std::vector<std::uint32_t> mask = compute_within(text.classes, length);
     kept = std::make_unique<const std::vector<std::uint32_t>>(std::move(mask));
   }
   return *kept;
@@ -215,7 +266,6 @@ std::span<const std::uint32_t> Vocabulary::tokens_within(const FreeText& text) c
 
 std::span<const TokenTrieNode> Vocabulary::tokens_leaving(CharClasses free, CharClasses live) const {
   constexpr std::size_t kMaxTries = 64;
-  constexpr std::size_t kMaxTokens = 16'384;  // a trie of more is hardly shorter to walk than the whole one
   const std::lock_guard lock(loops_->mutex);
   auto place = loops_->leaving.find({free, live});
   if (place == loops_->leaving.end()) {
@@ -227,21 +277,25 @@ std::span<const TokenTrieNode> Vocabulary::tokens_leaving(CharClasses free, Char
   SharedLoops::Leaving& known = place->second;
   if (!known.is_made) {
     known.is_made = true;
-    const std::vector<std::int32_t> tokens = list_leaving(free, live);
-    if (tokens.size() <= kMaxTokens) {
-      known.trie = trie_of(tokens);
+    if (const auto tokens = list_leaving(free, live)) {
+      known.trie = trie_of(*tokens);
     }
   }
   return known.trie;
 }
 
-/// In the order of their bytes; a token that is no whole characters from somewhere on is among them when all before it is free.
-std::vector<std::int32_t> Vocabulary::list_leaving(CharClasses free, CharClasses live) const {
+/// In the order of their bytes, nullopt when they are too many; a token that is no whole characters from somewhere on is among them when
+/// all before it is free.
+std::optional<std::vector<std::int32_t>> Vocabulary::list_leaving(CharClasses free, CharClasses live) const {
+  constexpr std::size_t kMaxTokens = 4096;  // a trie of more takes longer to make than the whole one to walk
   std::vector<std::int32_t> out;
   const auto take = [this, &out](std::uint32_t first, std::uint32_t last) {
     out.insert(out.end(), order_.begin() + first, order_.begin() + last);
   };
   for (std::uint32_t i = 1; i < trie_[0].end;) {
+    if (out.size() > kMaxTokens) {
+      return std::nullopt;
+    }
     const CharClasses here = class_at(i);
     if (here != 0 && (here & free) == 0) {  // left here, with whatever comes behind it
       if ((here & live) != 0) {

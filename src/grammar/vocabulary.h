@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -111,8 +112,10 @@ class Vocabulary {
  private:
   void build_trie();
   [[nodiscard]] std::vector<TokenTrieNode> trie_of(std::span<const std::int32_t> sorted) const;
-  [[nodiscard]] std::vector<std::int32_t> list_leaving(CharClasses free, CharClasses live) const;
+  [[nodiscard]] std::optional<std::vector<std::int32_t>> list_leaving(CharClasses free, CharClasses live) const;
   void describe_trie();
+  void index_classes();
+  [[nodiscard]] std::vector<std::uint32_t> compute_within(CharClasses classes, std::uint32_t length) const;
   [[nodiscard]] LoopTable json_table(const CodeSet& set) const;
   void build_blanks();
 
@@ -123,14 +126,18 @@ class Vocabulary {
   std::vector<TokenTrieNode> long_trie_;
   std::vector<CharClasses> below_;  // by trie node
   static constexpr std::uint8_t kInside = 64;
-  std::vector<std::uint8_t> at_;            // by trie node: bit of the class of the character that ends there
-  std::vector<std::uint8_t> chars_at_;      // by trie node
-  std::vector<std::uint8_t> most_chars_;    // by trie node
-  std::vector<std::uint8_t> token_chars_;   // by token
-  std::vector<std::uint32_t> first_token_;  // by trie node: place in order_ of its subtree's first token
-  std::vector<std::uint32_t> first_below_;  // by trie node: the same behind its own tokens
-  std::vector<std::int32_t> order_;         // tokens in the order of the trie
-  std::vector<CharClasses> token_classes_;  // by token
+  std::vector<std::uint8_t> at_;                    // by trie node: bit of the class of the character that ends there
+  std::vector<std::uint8_t> chars_at_;              // by trie node
+  std::vector<std::uint8_t> most_chars_;            // by trie node
+  std::vector<std::uint8_t> token_chars_;           // by token
+  std::vector<std::uint32_t> first_token_;          // by trie node: place in order_ of its subtree's first token
+  std::vector<std::uint32_t> first_below_;          // by trie node: the same behind its own tokens
+  std::vector<std::int32_t> order_;                 // tokens in the order of the trie
+  std::vector<CharClasses> token_classes_;          // by token
+  static constexpr std::size_t kBlock = 16;         // words that are combined at a time
+  std::size_t padded_words_ = 0;                    // of the masks below
+  std::vector<std::vector<std::uint32_t>> having_;  // by class: tokens that have it; empty: none
+  std::vector<std::vector<std::uint32_t>> longer_;  // by length up to kLongBytes: tokens of more characters
   std::vector<std::int32_t> same_;
   std::vector<std::uint32_t> text_mask_;
   LoopTable json_body_;

@@ -299,11 +299,13 @@ Response ApiServer::metrics(const ServedModel* model) const {
   if (model != nullptr) {
     engine.emplace(model->engine->stats(), model->memory);
   }
-  const ServerGauges gauges{.num_connections = http_->num_connections(),
-                            .num_stored_responses = shared_->responses.num_responses(),
-                            .stored_response_bytes = shared_->responses.num_bytes(),
-                            .num_stored_turns = shared_->turns.num_turns(),
-                            .stored_turn_bytes = shared_->turns.num_bytes()};
+  const ServerGauges gauges{
+      .num_connections = http_->num_connections(),
+      .num_stored_responses = shared_->responses.num_responses(),
+      .stored_response_bytes = shared_->responses.num_bytes(),
+      .num_stored_turns = shared_->turns.num_turns(),
+      .stored_turn_bytes = shared_->turns.num_bytes(),
+      .grammars = model != nullptr && model->compiler != nullptr ? model->compiler->counters() : grammar::CompileCounters{}};
   return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = shared_->metrics.text(engine ? &*engine : nullptr, gauges)};
 }
 

@@ -85,6 +85,10 @@ std::string Metrics::text(const EngineView* engine, const ServerGauges& gauges) 
   histogram("request_tpot_seconds", "Per token after the first, average of a request", tpot_);
   histogram("request_e2e_seconds", "From the arrival of a request to its last token", e2e_);
   histogram("grammar_compile_seconds", "Waiting for the constraint of a request, those known already not counted", compile_);
+  page.counter("grammar_cache_hits_total", "Constraints that were compiled already", static_cast<std::int64_t>(gauges.grammars.num_hits));
+  page.counter("grammar_cache_misses_total", "Constraints that were compiled", static_cast<std::int64_t>(gauges.grammars.num_misses));
+  page.gauge("grammar_cache_bytes", "Memory of compiled constraints and of what matchers left warm for the next",
+             static_cast<std::int64_t>(gauges.grammars.cache_bytes));
   if (engine != nullptr) {
     append_engine(page, *engine);
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/stats.h"
+#include "grammar/compile_pool.h"
 #include "server/completion.h"
 #include "server/served_memory.h"
 
@@ -41,6 +42,7 @@ struct ServerGauges {
   std::size_t stored_response_bytes = 0;
   std::size_t num_stored_turns = 0;
   std::size_t stored_turn_bytes = 0;
+  grammar::CompileCounters grammars = {};
 };
 
 /// The engine behind the server, at the time of the question.

@@ -111,6 +111,46 @@ TEST(CompilePool, AJobThatWaitedTooLongIsATimeout) {
   EXPECT_FALSE(pool.find(regex_job("ab")));
 }
 
+TEST(CompilePool, CountsHitsAndMisses) {
+  CompilePool pool(testing::vocabulary_of({}), {});
+  EXPECT_FALSE(pool.find(regex_job("ab")));
+  for (int i = 0; i < 2; ++i) {
+    Waited waited;
+    const auto ticket = pool.submit(regex_job("ab"), waited.done());
+    ASSERT_TRUE(waited.due.try_acquire_for(10s));
+  }
+  EXPECT_TRUE(pool.find(regex_job("ab")));
+  EXPECT_EQ(pool.counters().num_hits, 2U);
+  EXPECT_EQ(pool.counters().num_misses, 1U);
+  EXPECT_EQ(pool.counters().cache_bytes, pool.cache_bytes());
+}
+
+/// A matcher that reads a while leaves a runtime that is far larger than its grammar.
+TEST(CompilePool, WarmRuntimesCountInTheCachesBytesAndAreBounded) {
+  const auto vocabulary = testing::vocabulary_of({});
+  constexpr std::size_t kCacheBytes = 2'000'000;
+  CompilePool pool(vocabulary, {.num_threads = 1, .cache_bytes = kCacheBytes});
+  std::size_t most = 0;
+  for (int i = 0; i < 30; ++i) {
+    Waited waited;
+    const auto ticket = pool.submit(regex_job("(a|b)*a(a|b){" + std::to_string(i + 6) + "}"), waited.done());
+    ASSERT_TRUE(waited.due.try_acquire_for(10s));
+    const std::size_t before = pool.cache_bytes();
+    {
+      Matcher matcher = testing::matcher_of(waited.result->value(), vocabulary);
+      EXPECT_LE(pool.cache_bytes(), before) << "a runtime in use is its matcher's";
+      std::vector<std::uint32_t> mask(vocabulary->mask_words());
+      for (int k = 0; k < 200; ++k) {
+        ASSERT_TRUE(matcher.accept(TokenId{2 + (k * k % 7 < 3 ? 'a' : 'b')}));
+        matcher.fill_mask(mask);
+      }
+    }
+    EXPECT_LE(pool.cache_bytes(), kCacheBytes + 200'000) << "compiled grammars go when the next one comes";
+    most = std::max(most, pool.cache_bytes());
+  }
+  EXPECT_GT(most, kCacheBytes / 2);
+}
+
 TEST(CompilePool, TheCacheStaysWithinItsBytes) {
   CompilePool pool(testing::vocabulary_of({}), {.num_threads = 1, .cache_bytes = 30'000});
   for (int i = 0; i < 60; ++i) {

@@ -50,7 +50,8 @@ TEST(Metrics, RequestsTokensAndTimesAreCounted) {
                             .to_last_token = 70ms,
                             .finish = "stop"});
   metrics.count_generation({.prompt_tokens = 3, .finish = "cancelled"});
-  const auto page = samples(metrics.text(nullptr, {.num_connections = 7}));
+  const auto page =
+      samples(metrics.text(nullptr, {.num_connections = 7, .grammars = {.num_hits = 5, .num_misses = 2, .cache_bytes = 900}}));
   EXPECT_EQ(page.at(R"(deepinfer_requests_total{api="chat",status="200"})"), 2);
   EXPECT_EQ(page.at(R"(deepinfer_requests_total{api="messages",status="429"})"), 1);
   EXPECT_EQ(page.at(R"(deepinfer_generations_total{finish="stop"})"), 1);
@@ -64,6 +65,9 @@ TEST(Metrics, RequestsTokensAndTimesAreCounted) {
   EXPECT_EQ(page.at(R"(deepinfer_request_tpot_seconds_bucket{le="0.01"})"), 1);
   EXPECT_NEAR(page.at("deepinfer_request_e2e_seconds_sum"), 0.07, 1e-9);
   EXPECT_EQ(page.at("deepinfer_connections"), 7);
+  EXPECT_EQ(page.at("deepinfer_grammar_cache_hits_total"), 5);
+  EXPECT_EQ(page.at("deepinfer_grammar_cache_misses_total"), 2);
+  EXPECT_EQ(page.at("deepinfer_grammar_cache_bytes"), 900);
   EXPECT_FALSE(page.contains("deepinfer_requests_running"));  // no model yet
 }
 
