@@ -172,14 +172,14 @@ class ResponsesMessages {
     if (Verdict verdict = check_call_id(call.id); !verdict) {
       return verdict;
     }
+    if (!call_ids_.insert(call.id).second) {
+      return reject("Duplicate 'call_id': " + call.id + ".");
+    }
     const bool has_outputs = std::ranges::any_of(turn_.outputs, [](const auto& output) { return output.has_value(); });
     if (has_outputs) {
       if (Verdict verdict = end_turn(); !verdict) {
         return verdict;
       }
-    }
-    if (!call_ids_.insert(call.id).second) {
-      return reject("Duplicate 'call_id': " + call.id + ".");
     }
     const bool is_sorted = conformance_ == Conformance::official;
     turn_.calls.insert(is_sorted ? std::ranges::upper_bound(turn_.calls, call.id, {}, &ToolCall::id) : turn_.calls.end(), std::move(call));
@@ -238,20 +238,20 @@ class ResponsesMessages {
     return {};
   }
 
-  /// The place of a call in the turn that has no output yet.
-  std::expected<std::size_t, RequestError> find_call(const std::string& call_id) const {
+  /// The place of a call in the turn that gets its output now.
+  std::expected<std::size_t, RequestError> find_call(const std::string& call_id) {
     if (Verdict verdict = check_call_id(call_id); !verdict) {
       return std::unexpected(std::move(verdict.error()));
+    }
+    if (answered_ids_.contains(call_id)) {
+      return reject("Duplicate tool output for call_id: " + call_id + ".");
     }
     const auto call = std::ranges::find(turn_.calls, call_id, &ToolCall::id);
     if (call == turn_.calls.end()) {
       return reject("No tool call found for tool output with call_id " + call_id + ".");
     }
-    const auto slot = static_cast<std::size_t>(call - turn_.calls.begin());
-    if (turn_.outputs[slot]) {
-      return reject("Duplicate tool output for call_id: " + call_id + ".");
-    }
-    return slot;
+    answered_ids_.insert(call_id);
+    return static_cast<std::size_t>(call - turn_.calls.begin());
   }
 
   // Content.
@@ -318,6 +318,7 @@ class ResponsesMessages {
   std::size_t num_searches_ = 0;
   Turn turn_;
   std::unordered_set<std::string> call_ids_;
+  std::unordered_set<std::string> answered_ids_;  // of calls whose output came
   std::vector<Message> out_;
 };
 

@@ -54,6 +54,23 @@ TEST(Convert, AListWithAnUnknownTypeIsAToolThatIsPassedOver) {
   }
 }
 
+/// Calls and outputs of the whole input are compared by their ids before their order is looked at.
+TEST(Convert, IdsOfCallsAreUsedOnce) {
+  const auto message_of = [](const std::string& items) {
+    const std::string call_a = R"({"type":"function_call","call_id":"a","name":"f","arguments":"{}"})";
+    const std::string call_b = R"({"type":"function_call","call_id":"b","name":"f","arguments":"{}"})";
+    const std::string output_a = R"({"type":"function_call_output","call_id":"a","output":"1"})";
+    std::string input = R"({"type":"message","role":"user","content":"x"})";
+    for (const char item : items) {
+      input += "," + (item == 'A' ? call_a : item == 'B' ? call_b : output_a);
+    }
+    return error_of(Api::responses, R"({"model":"DeepSeek-V4.1-Flash","input":[)" + input + "]}").body;
+  };
+  EXPECT_NE(message_of("ABxA").find("Duplicate 'call_id': a."), std::string::npos) << message_of("ABxA");
+  EXPECT_NE(message_of("AxBx").find("Duplicate tool output for call_id: a."), std::string::npos) << message_of("AxBx");
+  EXPECT_NE(message_of("Bx").find("No tool call found for tool output with call_id a."), std::string::npos) << message_of("Bx");
+}
+
 TEST(Convert, AliasesServeTheirVersion) {
   ConvertOptions options;
   options.model_versions.emplace("nano", ModelVersion::v4_1);

@@ -206,10 +206,10 @@ def random_line(source, context):
 
 
 def is_accident(want, got):
-    """docs/recipe.md: the official reader takes a list of its values for an object, and a number for the type of a namespaced tool; here
+    """docs/recipe.md: the official reader takes a list of its values for an object, and a number for the type of a tool or source; here
     both are a misfit of the body."""
     message = got.get("error", {}).get("message", "") if not got["ok"] and got["error"].get("stage") == "body" else ""
-    is_tool_type = re.search(r"\.tools\[\d+\]\.type`: expected a string, not a number$", message)
+    is_tool_type = re.search(r"\.type`: expected a string, not a number$", message)
     return (want["ok"] or want["error"].get("stage") == "convert") and (message.endswith(": expected an object") or bool(is_tool_type))
 
 
