@@ -85,16 +85,20 @@ DraftGate::Load& DraftGate::load_of(std::int32_t num_requests) {
 bool DraftGate::wants_drafts(std::int32_t num_requests) {
   Load& load = load_of(num_requests);
   const std::int64_t step = load.num_steps++;
-  const bool drafts_pay = load.ways[0].rate() * kAdvantage <= load.ways[1].rate() || load.ways[0].seconds.count() == 0;
-  const bool is_trial = step % kTrialEvery >= kTrialEvery - kTrial || (step >= 2 * kTrial && step < 3 * kTrial);
-  return is_trial ? !drafts_pay : drafts_pay;
+  const bool drafts_pay = load.plain_steps.count() == 0 || load.tokens_per_request > kAdvantage * load.plain_steps.typical();
+  // The first steps are plain, so that there is something to compare with.
+  const bool is_trial = step % kTrialEvery >= kTrialEvery - kTrial;
+  return step >= kTrial && drafts_pay != is_trial;
 }
 
-void DraftGate::record(std::int32_t num_requests, bool drafted, std::int64_t num_tokens, double seconds) {
-  Way& way = load_of(num_requests).ways[drafted ? 1 : 0];
-  const double weight = std::max(kNewest, 1.0 / static_cast<double>(way.seconds.count() + 1));
-  way.tokens += weight * (static_cast<double>(num_tokens) - way.tokens);
-  way.seconds.add(seconds);
+void DraftGate::record(std::int32_t num_requests, std::int64_t num_tokens, double seconds, double plain_seconds) {
+  if (plain_seconds <= 0) {
+    return;
+  }
+  Load& load = load_of(num_requests);
+  const double weight = std::max(kNewest, 1.0 / static_cast<double>(load.plain_steps.count() + 1));
+  load.tokens_per_request += weight * (static_cast<double>(num_tokens) / num_requests - load.tokens_per_request);
+  load.plain_steps.add(seconds / plain_seconds);
 }
 
 // --- TemperatureFit -----------------------------------------------------------------------------------------------
@@ -190,7 +194,9 @@ void Speculation::record_round(std::int32_t num_verified, std::int32_t num_accep
 
 void Speculation::record_step(const StepReport& report) {
   times_.add(report.num_rows, report.seconds);
-  gate_.record(report.num_requests, report.drafted, report.num_tokens, report.seconds + report.draft_seconds);
+  if (report.drafted) {
+    gate_.record(report.num_requests, report.num_tokens, report.seconds + report.draft_seconds, times_.seconds(report.num_requests));
+  }
 }
 
 void Speculation::record_draft_pass(double seconds) {

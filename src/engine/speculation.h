@@ -46,22 +46,20 @@ class StepCosts {
   std::int32_t num_since_rebuild_ = 0;
 };
 
-/// Whether drafting pays at all, by load: the way with more tokens per second is taken, the other is tried now and then.
+/// Whether drafting pays at all, by load: what drafted steps gave is compared with plain steps of the same requests, which are tried now
+/// and then.
 class DraftGate {
  public:
   /// What the next step shall do with this many decoding requests.
   [[nodiscard]] bool wants_drafts(std::int32_t num_requests);
-  /// A step of decoding requests only, with the draft pass before it if it had one.
-  void record(std::int32_t num_requests, bool drafted, std::int64_t num_tokens, double seconds);
+  /// A step of decoding requests only, with the draft pass before it: tokens and seconds of both, and the seconds of a plain step of as
+  /// many requests; 0: not known, then it says nothing.
+  void record(std::int32_t num_requests, std::int64_t num_tokens, double seconds, double plain_seconds);
 
  private:
-  struct Way {
-    double tokens = 0;  // of a step, recent mean
-    RecentSeconds seconds;
-    [[nodiscard]] double rate() const { return seconds.count() > 0 ? tokens / seconds.typical() : 0; }
-  };
   struct Load {
-    std::array<Way, 2> ways;  // without drafts, with them
+    double tokens_per_request = 0;  // of a drafted step, recent mean
+    RecentSeconds plain_steps;      // that a drafted step takes as long as
     std::int64_t num_steps = 0;
   };
   [[nodiscard]] Load& load_of(std::int32_t num_requests);
