@@ -47,7 +47,6 @@ void CudaOps::rms_norm(Stream& s, const RmsNormParams& p) { launch(cuda::rms_nor
 void CudaOps::quantise(Stream& s, const QuantiseParams& p) { launch(cuda::quantise, p, s); }
 void CudaOps::rope_table(Stream& s, const RopeTableParams& p) { launch(cuda::rope_table, p, s); }
 void CudaOps::rotate(Stream& s, const RotateParams& p) { launch(cuda::rotate, p, s); }
-void CudaOps::linear_bf16(Stream& s, const LinearBf16Params& p) { launch(cuda::linear_bf16, p, s); }
 void CudaOps::add_rows(Stream& s, const AddRowsParams& p) { launch(cuda::add_rows, p, s); }
 void CudaOps::window_rows(Stream& s, const WindowRowsParams& p) { launch(cuda::window_rows, p, s); }
 void CudaOps::store_index_keys(Stream& s, const StoreIndexKeysParams& p) { launch(cuda::store_index_keys, p, s); }
@@ -69,14 +68,17 @@ void CudaOps::mix(Stream& s, const MixParams& p) {
 }
 
 void CudaOps::linear_q8(Stream& s, const LinearQ8Params& p) {
-  if (p.num_rows == 0) {
-    return;
+  if (p.num_rows > 0) {
+    cuda::linear_q8(p, activations_.room<bf16>(linear_scratch(p)), handle(s));
+    must(cudaGetLastError());
   }
-  const std::int64_t rows = static_cast<std::int64_t>(p.num_rows) * p.groups;
-  auto* x = activations_.room<bf16>(static_cast<std::size_t>(rows * p.k));
-  decode_q8(p.x, rows, p.k, p.weight.format, x, handle(s));
-  cuda::linear_q8(p, x, handle(s));
-  must(cudaGetLastError());
+}
+
+void CudaOps::linear_bf16(Stream& s, const LinearBf16Params& p) {
+  if (p.num_rows > 0) {
+    cuda::linear_bf16(p, activations_.room<bf16>(linear_scratch(p)), handle(s));
+    must(cudaGetLastError());
+  }
 }
 
 void CudaOps::store_ring(Stream& s, const StoreRingParams& p) {
@@ -119,15 +121,15 @@ void CudaOps::route(Stream& s, const RouteParams& p) {
     return;
   }
   auto* logits = partials_.room<float>(static_cast<std::size_t>(p.num_rows) * static_cast<std::size_t>(p.num_experts));
-  cuda::linear_bf16({.num_rows = p.num_rows,
-                     .n = p.num_experts,
-                     .k = p.hidden,
-                     .x = p.u,
-                     .row_index = nullptr,
-                     .weight = p.weight,
-                     .y_f32 = logits,
-                     .y_bf16 = nullptr},
-                    handle(s));
+  const LinearBf16Params scores{.num_rows = p.num_rows,
+                                .n = p.num_experts,
+                                .k = p.hidden,
+                                .x = p.u,
+                                .row_index = nullptr,
+                                .weight = p.weight,
+                                .y_f32 = logits,
+                                .y_bf16 = nullptr};
+  cuda::linear_bf16(scores, activations_.room<bf16>(linear_scratch(scores)), handle(s));
   select_experts(p, logits, handle(s));
   must(cudaGetLastError());
 }

@@ -1,5 +1,5 @@
 // Matrix products y[column, n] = sum over k of weight[n, k] x[column, k] with bf16 tensor-core instructions: what they take and the order
-// in which they want activations. Columns are rows of the step. Not here: the kernels (gemm.cu).
+// in which they want activations. Columns are rows of the step. Not here: the kernels (gemm_mma.cu, gemm_hopper.cu).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -41,32 +41,68 @@ enum class WeightKind : std::uint8_t { fp8, fp4, bf16 };
   return k - within + within % codes / 8 * 32 + within / codes * 8 + place;
 }
 
+/// Columns (rows of the step) cut into tiles, and the kernels that take them.
+struct ColumnTiles {
+  int columns = 8;  // of a tile
+  int count = 0;    // of tiles, at most
+  bool is_packed = false;
+  /// Values of all tiles' activations when packed.
+  [[nodiscard]] std::int64_t values(int k) const { return static_cast<std::int64_t>(count) * columns * k; }
+};
+
+/// Tiles for `num_columns` columns of a weight with rows of k values.
+[[nodiscard]] ColumnTiles tiles_for(WeightKind kind, int k, int num_columns);
+/// Tiles for columns that choose among experts: `num_columns` choices, any of `num_experts` each.
+[[nodiscard]] ColumnTiles tiles_for_experts(bool is_packed, std::int64_t num_columns, int num_experts);
+
 /// One product or many with equal shape. Device pointers.
 struct GemmParams {
   std::int32_t n = 0, k = 0;
-  // The weight: one tensor whose rows are cut into groups of n, or one of experts[...] (part 0: w1, 1: w3, 2: w2; two groups are
-  // parts 0 and 1).
+  // The weight: one tensor whose rows are cut into groups of n, or two tensors for two groups, or one of experts[...] (part 0: w1, 1: w3,
+  // 2: w2; two groups are parts 0 and 1).
   const std::uint8_t* codes = nullptr;
   const std::uint8_t* scales = nullptr;
+  const std::uint8_t* second_codes = nullptr;
+  const std::uint8_t* second_scales = nullptr;
   const ExpertWeights* experts = nullptr;
   std::int32_t part = 0;
   // Columns: all of [0, num_columns), or tiles of the columns that chose an expert.
   std::int32_t num_columns = 0;
   const std::int32_t* num_tiles = nullptr;
-  const int4* tiles = nullptr;          // expert, first column, columns
-  const std::int32_t* x_row = nullptr;  // row of x of a column; null: the column
-  const bf16* x = nullptr;              // in the order of x_place()
+  const int4* tiles = nullptr;  // expert, first column, columns
+  // Activations. Packed: as pack_q8() and pack_bf16() leave them. Otherwise rows in the order of x_place(), `x_stride` values apart.
+  const bf16* x = nullptr;
+  const std::int32_t* x_row = nullptr;  // not packed: row of x of a column; null: the column
   std::int64_t x_stride = 0;
-  bf16* y_bf16 = nullptr;  // [column, groups * n]
+  std::int64_t x_group = 0;  // values from a group's activations to the next one's; 0: groups share them
+  bf16* y_bf16 = nullptr;    // [column, groups * n]
   float* y_f32 = nullptr;
   std::int64_t y_stride = 0;
   const bf16* bias = nullptr;  // [n] or null; one group only
 };
 
-/// Columns a tile should have when about `columns` share a weight: 8, 16, 32 or 128.
-[[nodiscard]] int tile_columns_for(int columns);
+/// y = w x for all columns of p.
+void launch_gemm(WeightKind kind, const GemmParams& p, const ColumnTiles& tiles, int groups, cudaStream_t stream);
 
-/// y = w x for all columns of p in tiles of `tile_columns`; gridDim.z = groups. Expert products pass the most tiles there can be.
-void launch_gemm(WeightKind kind, const GemmParams& p, int tile_columns, int num_tiles, int groups, cudaStream_t stream);
+/// Activations of a product before it: Q8 rows as bf16 values (exact), or bf16 rows, in the order of its kernel.
+struct PackParams {
+  WeightKind kind = WeightKind::fp8;
+  std::int32_t k = 0, groups = 1;
+  ColumnTiles columns;
+  // As in GemmParams; rows lie groups * k apart.
+  std::int32_t num_columns = 0;
+  const std::int32_t* num_tiles = nullptr;
+  const int4* tiles = nullptr;
+  const std::int32_t* x_row = nullptr;  // packed tiles only
+  bf16* out = nullptr;                  // packed: [groups, tiles, columns * k]; otherwise [rows, groups * k]
+};
+void pack_q8(const PackParams& p, const Q8Rows& x, cudaStream_t stream);
+void pack_bf16(const PackParams& p, const bf16* x, cudaStream_t stream);
+
+// The kernels. gemm_mma.cu: any GPU, any shape; not packed.
+void launch_mma_gemm(WeightKind kind, const GemmParams& p, const ColumnTiles& tiles, int groups, cudaStream_t stream);
+// gemm_hopper.cu: SM90; packed.
+[[nodiscard]] bool takes_warpgroups(WeightKind kind, int k);
+void launch_warpgroup_gemm(WeightKind kind, const GemmParams& p, const ColumnTiles& tiles, int groups, cudaStream_t stream);
 
 }  // namespace deepinfer::cuda

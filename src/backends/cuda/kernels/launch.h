@@ -56,10 +56,10 @@ void attend_rows(const AttendParams&, std::int64_t first_row, std::int64_t rows,
 void attend_finish(const AttendParams&, bf16* o, cudaStream_t);
 
 // linear.cu
-/// Q8 rows as bf16 (exact), in the order in which the products of `format` read them. [rows, width]
-void decode_q8(const Q8Rows&, std::int64_t rows, std::int32_t width, WeightFormat format, bf16* out, cudaStream_t);
-void linear_q8(const LinearQ8Params&, const bf16* x, cudaStream_t);
-void linear_bf16(const LinearBf16Params&, cudaStream_t);
+std::size_t linear_scratch(const LinearQ8Params&);  ///< values of scratch
+std::size_t linear_scratch(const LinearBf16Params&);
+void linear_q8(const LinearQ8Params&, bf16* scratch, cudaStream_t);
+void linear_bf16(const LinearBf16Params&, bf16* scratch, cudaStream_t);
 
 // moe.cu
 void select_experts(const RouteParams&, const float* logits, cudaStream_t);

@@ -2,29 +2,14 @@
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/gemm.h"
 #include "backends/cuda/kernels/launch.h"
+#include "backends/cuda/kernels/start.cuh"
 
 namespace deepinfer::cuda {
 namespace {
 
-/// One thread a value.
-__global__ void decode_q8_kernel(Q8Rows q8, std::int64_t count, std::int32_t width, WeightKind kind, int codes, bf16* out) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
-  if (i >= count) {
-    return;
-  }
-  const std::int32_t k = static_cast<std::int32_t>(i % width);
-  const float value = e4m3_to_float(q8.codes[i]) * ue8m0_to_float(q8.scales[i / kQ8Group]);
-  out[i - k + x_place(kind, codes, k)] = to_bf16(value);
-}
-
-/// All rows as columns, in tiles.
-void launch_dense(WeightKind kind, const GemmParams& p, int groups, cudaStream_t stream) {
-  const int columns = tile_columns_for(p.num_columns);
-  launch_gemm(kind, p, columns, (p.num_columns + columns - 1) / columns, groups, stream);
-}
-
 /// For widths that no vector divides: a warp an output.
 __global__ void any_width_bf16_kernel(LinearBf16Params p) {
+  begin_in_turn();
   const std::int64_t r = blockIdx.y;
   const std::int32_t n = blockIdx.x * (kBlockThreads / 32) + threadIdx.x / 32;
   if (n >= p.n) {
@@ -50,44 +35,64 @@ __global__ void any_width_bf16_kernel(LinearBf16Params p) {
 
 }  // namespace
 
-void decode_q8(const Q8Rows& q8, std::int64_t rows, std::int32_t width, WeightFormat format, bf16* out, cudaStream_t stream) {
-  const WeightKind kind = kind_of(format);
-  const std::int64_t count = rows * width;
-  decode_q8_kernel<<<(count + kBlockThreads - 1) / kBlockThreads, kBlockThreads, 0, stream>>>(
-      q8, count, width, kind, codes_of(kind, vector_bytes(kind, width)), out);
+namespace {
+
+constexpr int kVectorValues = 32;  // of bf16, of the four lanes of a step
+
+ColumnTiles tiles_of(const LinearQ8Params& p) { return tiles_for(kind_of(p.weight.format), p.k, p.num_rows); }
+ColumnTiles tiles_of(const LinearBf16Params& p) { return tiles_for(WeightKind::bf16, p.k, p.num_rows); }
+
+/// Values of a group's activations.
+template <class Params>
+std::int64_t group_values(const Params& p) {
+  const ColumnTiles tiles = tiles_of(p);
+  return tiles.is_packed ? tiles.values(p.k) : static_cast<std::int64_t>(p.num_rows) * p.k;
 }
 
-void linear_q8(const LinearQ8Params& p, const bf16* x, cudaStream_t stream) {
+}  // namespace
+
+std::size_t linear_scratch(const LinearQ8Params& p) { return static_cast<std::size_t>(group_values(p) * p.groups); }
+std::size_t linear_scratch(const LinearBf16Params& p) { return tiles_of(p).is_packed ? static_cast<std::size_t>(group_values(p)) : 0; }
+
+void linear_q8(const LinearQ8Params& p, bf16* scratch, cudaStream_t stream) {
+  const WeightKind kind = kind_of(p.weight.format);
+  const ColumnTiles tiles = tiles_of(p);
+  pack_q8({.kind = kind, .k = p.k, .groups = p.groups, .columns = tiles, .num_columns = p.num_rows, .out = scratch}, p.x, stream);
   const GemmParams gemm{.n = p.n,
                         .k = p.k,
                         .codes = p.weight.codes,
                         .scales = p.weight.scales,
                         .num_columns = p.num_rows,
-                        .x = x,
+                        .x = scratch,
                         .x_stride = static_cast<std::int64_t>(p.groups) * p.k,
+                        .x_group = tiles.is_packed ? tiles.values(p.k) : p.k,
                         .y_bf16 = p.y,
                         .y_stride = static_cast<std::int64_t>(p.groups) * p.n};
-  launch_dense(kind_of(p.weight.format), gemm, p.groups, stream);
+  launch_gemm(kind, gemm, tiles, p.groups, stream);
 }
 
-void linear_bf16(const LinearBf16Params& p, cudaStream_t stream) {
-  constexpr int kVectorCodes = 32;
-  if (p.k % kVectorCodes != 0) {
-    any_width_bf16_kernel<<<dim3((p.n + 7) / 8, p.num_rows), kBlockThreads, 0, stream>>>(p);
+void linear_bf16(const LinearBf16Params& p, bf16* scratch, cudaStream_t stream) {
+  if (p.k % kVectorValues != 0) {
+    start(any_width_bf16_kernel, {.grid = dim3((p.n + 7) / 8, p.num_rows), .block = kBlockThreads}, stream, p);
     return;
+  }
+  const ColumnTiles tiles = tiles_of(p);
+  if (tiles.is_packed) {
+    pack_bf16({.kind = WeightKind::bf16, .k = p.k, .columns = tiles, .num_columns = p.num_rows, .x_row = p.row_index, .out = scratch}, p.x,
+              stream);
   }
   const GemmParams gemm{.n = p.n,
                         .k = p.k,
                         .codes = reinterpret_cast<const std::uint8_t*>(p.weight),
                         .num_columns = p.num_rows,
+                        .x = tiles.is_packed ? scratch : p.x,
                         .x_row = p.row_index,
-                        .x = p.x,
                         .x_stride = p.k,
                         .y_bf16 = p.y_bf16,
                         .y_f32 = p.y_f32,
                         .y_stride = p.n,
                         .bias = p.bias};
-  launch_dense(WeightKind::bf16, gemm, 1, stream);
+  launch_gemm(WeightKind::bf16, gemm, tiles, 1, stream);
 }
 
 }  // namespace deepinfer::cuda

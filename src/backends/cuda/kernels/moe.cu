@@ -5,6 +5,7 @@
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/gemm.h"
 #include "backends/cuda/kernels/launch.h"
+#include "backends/cuda/kernels/start.cuh"
 
 namespace deepinfer::cuda {
 namespace {
@@ -21,28 +22,30 @@ __device__ bool is_better(float value, std::int32_t id, float other, std::int32_
   return value > other || (value == other && id < other_id);
 }
 
-/// One warp a row. Shared memory: scores, then biased scores, of every warp.
+constexpr int kRouteThreads = 128;
+
+/// One block a row: all threads score, the first warp chooses. Shared memory: scores, then biased scores.
 __global__ void select_experts_kernel(RouteParams p, const float* logits) {
   extern __shared__ float memory[];
-  const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-  if (r >= p.num_rows) {
-    return;
-  }
+  begin_in_turn();
+  const std::int64_t r = blockIdx.x;
   const std::int32_t lane = threadIdx.x % 32;
-  float* scores = memory + threadIdx.x / 32 * 2 * p.num_experts;
-  float* biased = scores + p.num_experts;
+  float* scores = memory;
+  float* biased = memory + p.num_experts;
   const bool is_image = p.is_image != nullptr && p.is_image[r] != 0;
   const float* bias = is_image ? p.bias_image : p.bias;
   bool finite = true;
-  for (std::int32_t e = lane; e < p.num_experts; e += 32) {
+  for (std::int32_t e = threadIdx.x; e < p.num_experts; e += kRouteThreads) {
     const float logit = logits[r * p.num_experts + e];
     scores[e] = static_cast<float>(sqrt(softplus(logit)));
     const float value = scores[e] + bias[e];
     biased[e] = isnan(value) ? -INFINITY : value;
     finite = finite && isfinite(logit);
   }
-  finite = __all_sync(kWholeWarp, finite);
-  __syncwarp();
+  finite = __syncthreads_and(finite) != 0;
+  if (threadIdx.x >= 32) {
+    return;
+  }
   // The best of what is left, top_k times. A lane owns experts lane, lane + 32, … and marks the chosen ones in a word.
   unsigned chosen = 0;
   double sum = 1e-20;
@@ -88,43 +91,60 @@ __global__ void select_experts_kernel(RouteParams p, const float* logits) {
 
 // --- experts ------------------------------------------------------------------------------------------------------
 
+/// How the products of one call are cut. The experts' products share one list of tiles.
+struct MoePlan {
+  std::int64_t pairs;
+  ColumnTiles routed;
+  WeightKind shared_kind;
+  ColumnTiles shared_in, shared_out;
+
+  explicit MoePlan(const MoeParams& p)
+      : pairs(static_cast<std::int64_t>(p.num_rows) * p.top_k),
+        routed(tiles_for_experts(takes_warpgroups(WeightKind::fp4, p.hidden) && takes_warpgroups(WeightKind::fp4, p.intermediate), pairs,
+                                 p.num_experts)),
+        shared_kind(kind_of(p.shared.w1.format)),
+        shared_in(tiles_for(shared_kind, p.hidden, p.num_rows)),
+        shared_out(tiles_for(kind_of(p.shared.w2.format), p.intermediate, p.num_rows)) {}
+};
+
 /// Device memory between the kernels of one call. P = rows * top_k pairs, sorted by expert; the shared expert's rows follow.
 struct MoeScratch {
   std::int32_t* row_of;    // [P] row of a sorted pair
   std::int32_t* place_of;  // [P] sorted place of pair row * top_k + choice
   std::int32_t* num_tiles;
   int4* tiles;
-  bf16* x_routed;  // [rows, hidden] in the order of the routed weights
-  bf16* x_shared;  // [rows, hidden] in the order of the shared weights
-  bf16* gate_up;   // [P + rows, 2 * intermediate]
-  bf16* act;       // [P + rows, intermediate]
-  bf16* out;       // [P + rows, hidden]
+  bf16* x_routed;  // inputs of w1 and w3, packed or [rows, hidden]
+  bf16* x_shared;
+  bf16* gate_up;     // [P + rows, 2 * intermediate]
+  Q8Rows act;        // [P + rows, intermediate]
+  bf16* act_routed;  // inputs of w2, packed or [P, intermediate]
+  bf16* act_shared;
+  bf16* out;  // [P + rows, hidden]
 };
 
-std::int64_t max_tiles(const MoeParams& p, int tile_columns) {
-  const std::int64_t pairs = static_cast<std::int64_t>(p.num_rows) * p.top_k;
-  return pairs / tile_columns + std::min<std::int64_t>(p.num_experts, pairs);
-}
-
 /// Lays the parts out from `base`; with base null `end` is the size.
-MoeScratch lay_out(const MoeParams& p, std::uint8_t* base, std::size_t& end) {
-  const std::size_t rows = static_cast<std::size_t>(p.num_rows);
-  const std::size_t pairs = rows * static_cast<std::size_t>(p.top_k);
+MoeScratch lay_out(const MoeParams& p, const MoePlan& plan, std::uint8_t* base, std::size_t& end) {
+  const std::int64_t rows = p.num_rows;
+  const std::int64_t all = plan.pairs + rows;
   end = 0;
-  const auto take = [&]<class T>(T*& out, std::size_t count) {
+  const auto take = [&]<class T>(T*& out, std::int64_t count) {
     out = reinterpret_cast<T*>(base + end);
-    end += (count * sizeof(T) + 255) / 256 * 256;
+    end += (static_cast<std::size_t>(count) * sizeof(T) + 255) / 256 * 256;
   };
+  const auto inputs = [](const ColumnTiles& tiles, std::int64_t rows_there, int k) { return tiles.is_packed ? tiles.values(k) : rows_there * k; };
   MoeScratch s{};
-  take(s.row_of, pairs);
-  take(s.place_of, pairs);
+  take(s.row_of, plan.pairs);
+  take(s.place_of, plan.pairs);
   take(s.num_tiles, 1);
-  take(s.tiles, static_cast<std::size_t>(max_tiles(p, 8)));
-  take(s.x_routed, rows * static_cast<std::size_t>(p.hidden));
-  take(s.x_shared, rows * static_cast<std::size_t>(p.hidden));
-  take(s.gate_up, (pairs + rows) * 2 * static_cast<std::size_t>(p.intermediate));
-  take(s.act, (pairs + rows) * static_cast<std::size_t>(p.intermediate));
-  take(s.out, (pairs + rows) * static_cast<std::size_t>(p.hidden));
+  take(s.tiles, plan.routed.count);
+  take(s.x_routed, inputs(plan.routed, rows, p.hidden));
+  take(s.x_shared, inputs(plan.shared_in, rows, p.hidden));
+  take(s.gate_up, all * 2 * p.intermediate);
+  take(s.act.codes, all * p.intermediate);
+  take(s.act.scales, all * p.intermediate / kQ8Group);
+  take(s.act_routed, inputs(plan.routed, plan.pairs, p.intermediate));
+  take(s.act_shared, inputs(plan.shared_out, rows, p.intermediate));
+  take(s.out, all * p.hidden);
   return s;
 }
 
@@ -155,6 +175,7 @@ __global__ void sort_pairs_kernel(MoeParams p, MoeScratch s, std::int32_t tile_c
   __shared__ std::int32_t warps[kSortThreads / 32];
   const std::int32_t pairs = p.num_rows * p.top_k;
   const std::int32_t e = threadIdx.x;
+  begin_in_turn();
   count[e] = 0;
   __syncthreads();
   for (std::int32_t i = threadIdx.x; i < pairs; i += kSortThreads) {
@@ -180,32 +201,30 @@ __global__ void sort_pairs_kernel(MoeParams p, MoeScratch s, std::int32_t tile_c
   }
 }
 
-/// Q8(bf16(silu(min(g, limit)) * clamp(t, +-limit) * weight)) as bf16 values in the order of w2. One block a pair or a shared row.
+/// Q8(bf16(silu(min(g, limit)) * clamp(t, +-limit) * weight)). One block a pair or a shared row.
 __global__ void activate_kernel(MoeParams p, MoeScratch s) {
+  begin_in_turn();
   const std::int64_t pairs = static_cast<std::int64_t>(p.num_rows) * p.top_k;
   const std::int64_t i = blockIdx.x;  // as in gate_up; pairs come by their unsorted index, so that weights are at hand
   const bool is_shared = i >= pairs;
   const std::int64_t place = is_shared ? i : s.place_of[i];
   const double weight = is_shared ? 1.0F : p.expert_weight[i];
   const double limit = p.swiglu_limit > 0 ? static_cast<double>(p.swiglu_limit) : static_cast<double>(INFINITY);
-  const WeightKind kind = is_shared ? kind_of(p.shared.w2.format) : WeightKind::fp4;
-  const int codes = codes_of(kind, vector_bytes(kind, p.intermediate));
   const bf16* gate_up = row_at(s.gate_up, place, 2 * static_cast<std::int64_t>(p.intermediate));
-  for (std::int32_t c = threadIdx.x; c < p.intermediate; c += kBlockThreads) {
+  for (std::int32_t c = blockIdx.y * kBlockThreads + threadIdx.x; c < p.intermediate; c += gridDim.y * kBlockThreads) {
     double g = to_float(gate_up[c]);
     double t = to_float(gate_up[p.intermediate + c]);
     g = g > limit ? limit : g;
     t = t > limit ? limit : t;
     t = t < -limit ? -limit : t;
-    const float value = to_float(round_bf16(g / (1.0 + exp(-g)) * t * weight));
-    const float scale = ue8m0_to_float(power_of_two_scale(group_amax(value, kQ8Group, kQ8Floor), kE4M3Max));
-    const float code = e4m3_to_float(float_to_e4m3(value * (1.0F / scale)));
-    row_at(s.act, place, p.intermediate)[x_place(kind, codes, c)] = to_bf16(code * scale);
+    const bf16 value = round_bf16(g / (1.0 + exp(-g)) * t * weight);
+    store_q8(value, c, row_at(s.act.codes, place, p.intermediate), row_at(s.act.scales, place, p.intermediate / kQ8Group));
   }
 }
 
 /// The sum of a row's outputs in ascending expert order, then the shared expert.
 __global__ void combine_kernel(MoeParams p, MoeScratch s) {
+  begin_in_turn();
   const std::int64_t r = blockIdx.x;
   const std::int32_t c = blockIdx.y * kBlockThreads + threadIdx.x;
   const std::int64_t pairs = static_cast<std::int64_t>(p.num_rows) * p.top_k;
@@ -221,78 +240,102 @@ __global__ void combine_kernel(MoeParams p, MoeScratch s) {
   row_at(p.y, r, p.hidden)[c] = round_bf16(sum);
 }
 
-/// One linear of the shared expert over all rows.
-void shared_linear(const QuantWeight& weight, const bf16* x, std::int32_t n, std::int32_t k, bf16* y, std::int64_t y_stride,
-                   std::int32_t rows, cudaStream_t stream) {
-  const int columns = tile_columns_for(rows);
-  const GemmParams gemm{.n = n,
-                        .k = k,
-                        .codes = weight.codes,
-                        .scales = weight.scales,
-                        .num_columns = rows,
-                        .x = x,
-                        .x_stride = k,
-                        .y_bf16 = y,
-                        .y_stride = y_stride};
-  launch_gemm(kind_of(weight.format), gemm, columns, (rows + columns - 1) / columns, 1, stream);
-}
-
 }  // namespace
 
 void select_experts(const RouteParams& p, const float* logits, cudaStream_t stream) {
-  constexpr int kWarps = 4;
-  const std::size_t shared_bytes = static_cast<std::size_t>(kWarps) * 2 * p.num_experts * sizeof(float);
-  select_experts_kernel<<<(p.num_rows + kWarps - 1) / kWarps, kWarps * 32, shared_bytes, stream>>>(p, logits);
+  start(select_experts_kernel,
+        {.grid = dim3(p.num_rows), .block = kRouteThreads, .shared_bytes = static_cast<std::size_t>(p.num_experts) * 2 * sizeof(float)}, stream,
+        p, logits);
 }
 
 std::size_t moe_scratch_bytes(const MoeParams& p) {
   std::size_t size_bytes = 0;
-  lay_out(p, nullptr, size_bytes);
+  lay_out(p, MoePlan(p), nullptr, size_bytes);
   return size_bytes;
 }
 
 void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
+  const MoePlan plan(p);
   std::size_t unused = 0;
-  const MoeScratch s = lay_out(p, static_cast<std::uint8_t*>(scratch), unused);
-  const std::int64_t pairs = static_cast<std::int64_t>(p.num_rows) * p.top_k;
+  const MoeScratch s = lay_out(p, plan, static_cast<std::uint8_t*>(scratch), unused);
+  const std::int64_t pairs = plan.pairs;
+  const std::int32_t rows = p.num_rows;
   const std::int32_t wide = 2 * p.intermediate;
-  decode_q8(p.x, p.num_rows, p.hidden, WeightFormat::fp4, s.x_routed, stream);
-  decode_q8(p.x, p.num_rows, p.hidden, p.shared.w1.format, s.x_shared, stream);
-  const int columns = tile_columns_for(static_cast<int>((pairs + p.num_experts - 1) / p.num_experts));
-  const int tiles = static_cast<int>(max_tiles(p, columns));
+  const Q8Rows shared_act{s.act.codes + pairs * p.intermediate, s.act.scales + pairs * p.intermediate / kQ8Group};
+
+  // Inputs, gates and ups.
+  pack_q8({.kind = plan.shared_kind, .k = p.hidden, .columns = plan.shared_in, .num_columns = rows, .out = s.x_shared}, p.x, stream);
+  launch_gemm(plan.shared_kind,
+              {.n = p.intermediate,
+               .k = p.hidden,
+               .codes = p.shared.w1.codes,
+               .scales = p.shared.w1.scales,
+               .second_codes = p.shared.w3.codes,
+               .second_scales = p.shared.w3.scales,
+               .num_columns = rows,
+               .x = s.x_shared,
+               .x_stride = p.hidden,
+               .y_bf16 = s.gate_up + pairs * wide,
+               .y_stride = wide},
+              plan.shared_in, 2, stream);
   GemmParams gemm{.n = p.intermediate,
                   .k = p.hidden,
                   .experts = p.experts,
                   .part = 0,
                   .num_tiles = s.num_tiles,
                   .tiles = s.tiles,
-                  .x_row = s.row_of,
                   .x = s.x_routed,
+                  .x_row = s.row_of,
                   .x_stride = p.hidden,
                   .y_bf16 = s.gate_up,
                   .y_stride = wide};
+  const auto pack_routed = [&](const Q8Rows& x, std::int32_t k, std::int64_t num_rows, const std::int32_t* row, bf16* out) {
+    pack_q8({.kind = WeightKind::fp4,
+             .k = k,
+             .columns = plan.routed,
+             .num_columns = static_cast<std::int32_t>(num_rows),
+             .num_tiles = s.num_tiles,
+             .tiles = s.tiles,
+             .x_row = row,
+             .out = out},
+            x, stream);
+  };
   if (pairs > 0) {
-    sort_pairs_kernel<<<1, kSortThreads, 0, stream>>>(p, s, columns);
-    launch_gemm(WeightKind::fp4, gemm, columns, tiles, 2, stream);
+    start(sort_pairs_kernel, {.grid = dim3(1), .block = kSortThreads}, stream, p, s, plan.routed.columns);
+    pack_routed(p.x, p.hidden, rows, s.row_of, s.x_routed);
+    launch_gemm(WeightKind::fp4, gemm, plan.routed, 2, stream);
   }
-  bf16* shared_gate_up = s.gate_up + pairs * wide;
-  shared_linear(p.shared.w1, s.x_shared, p.intermediate, p.hidden, shared_gate_up, wide, p.num_rows, stream);
-  shared_linear(p.shared.w3, s.x_shared, p.intermediate, p.hidden, shared_gate_up + p.intermediate, wide, p.num_rows, stream);
-  activate_kernel<<<static_cast<unsigned>(pairs + p.num_rows), kBlockThreads, 0, stream>>>(p, s);
-  gemm.n = p.hidden;
-  gemm.k = p.intermediate;
-  gemm.part = 2;
-  gemm.x_row = nullptr;
-  gemm.x = s.act;
-  gemm.x_stride = p.intermediate;
-  gemm.y_bf16 = s.out;
-  gemm.y_stride = p.hidden;
+  start(activate_kernel,
+        {.grid = dim3(static_cast<unsigned>(pairs + rows), (p.intermediate + kBlockThreads - 1) / kBlockThreads), .block = kBlockThreads}, stream, p,
+        s);
+
+  // Downs and the sum.
+  const WeightKind kind = kind_of(p.shared.w2.format);
+  pack_q8({.kind = kind, .k = p.intermediate, .columns = plan.shared_out, .num_columns = rows, .out = s.act_shared}, shared_act, stream);
+  launch_gemm(kind,
+              {.n = p.hidden,
+               .k = p.intermediate,
+               .codes = p.shared.w2.codes,
+               .scales = p.shared.w2.scales,
+               .num_columns = rows,
+               .x = s.act_shared,
+               .x_stride = p.intermediate,
+               .y_bf16 = s.out + pairs * p.hidden,
+               .y_stride = p.hidden},
+              plan.shared_out, 1, stream);
   if (pairs > 0) {
-    launch_gemm(WeightKind::fp4, gemm, columns, tiles, 1, stream);
+    pack_routed(s.act, p.intermediate, pairs, nullptr, s.act_routed);
+    gemm.n = p.hidden;
+    gemm.k = p.intermediate;
+    gemm.part = 2;
+    gemm.x = s.act_routed;
+    gemm.x_row = nullptr;
+    gemm.x_stride = p.intermediate;
+    gemm.y_bf16 = s.out;
+    gemm.y_stride = p.hidden;
+    launch_gemm(WeightKind::fp4, gemm, plan.routed, 1, stream);
   }
-  shared_linear(p.shared.w2, s.act + pairs * p.intermediate, p.hidden, p.intermediate, s.out + pairs * p.hidden, p.hidden, p.num_rows,
-                stream);
-  combine_kernel<<<dim3(p.num_rows, (p.hidden + kBlockThreads - 1) / kBlockThreads), kBlockThreads, 0, stream>>>(p, s);
+  start(combine_kernel, {.grid = dim3(rows, (p.hidden + kBlockThreads - 1) / kBlockThreads), .block = kBlockThreads}, stream, p, s);
 }
 
 }  // namespace deepinfer::cuda

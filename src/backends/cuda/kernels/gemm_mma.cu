@@ -1,0 +1,259 @@
+// Products with mma.sync, for any GPU and any shape: few columns with a slice a warp, many with tiles in shared memory.
+#include <cuda_pipeline.h>
+
+#include "backends/cuda/kernels/gemm_codes.cuh"
+#include "backends/cuda/kernels/mma.cuh"
+#include "backends/cuda/kernels/start.cuh"
+
+namespace deepinfer::cuda {
+namespace {
+
+constexpr int kTileRows = 16;  // weight rows of one instruction
+
+// --- few columns: one 16-row tile a block, a slice a warp; bound by the weights ----------------------------------
+
+template <WeightKind kind, int kBytes, int kColumnTiles>
+__global__ __launch_bounds__(kSlices * 32) void narrow_gemm_kernel(GemmParams p) {
+  constexpr int kCodes = codes_of(kind, kBytes);
+  constexpr int kStep = 4 * kCodes;
+  constexpr int kUnits = kCodes / 8;
+  __shared__ float parts[kSlices][kColumnTiles][4][32];
+  GemmWork work;
+  begin_in_turn();
+  if (!find_work(p, blockIdx.y, blockIdx.z, kColumnTiles * 8, work)) {
+    return;
+  }
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  const int g = lane / 4;
+  const int t = lane % 4;
+  const std::int32_t tile_row = blockIdx.x * kTileRows;
+  // Rows beyond the last read the last; their results are not stored.
+  const std::int64_t row0 = work.weight_row + min(tile_row + g, p.n - 1);
+  const std::int64_t row1 = work.weight_row + min(tile_row + g + 8, p.n - 1);
+  const std::uint8_t* w0 = work.codes + row0 * row_bytes<kind>(p.k) + t * kBytes;
+  const std::uint8_t* w1 = work.codes + row1 * row_bytes<kind>(p.k) + t * kBytes;
+  const bf16* x[kColumnTiles];
+#pragma unroll
+  for (int j = 0; j < kColumnTiles; ++j) {
+    const std::int32_t column = work.first_column + min(j * 8 + g, work.num_columns - 1);
+    x[j] = p.x + (p.x_row != nullptr ? p.x_row[column] : column) * p.x_stride + blockIdx.z * p.x_group + t * 8;
+  }
+  float acc[kColumnTiles][4] = {};
+  const int steps = p.k / kStep;
+  const int first = slice_begin(warp, steps);
+  const int end = slice_begin(warp + 1, steps);
+#pragma unroll 4
+  for (int step = first; step < end; ++step) {
+    unsigned a0[4];
+    unsigned a1[4];
+    load_words<kBytes>(w0 + static_cast<std::int64_t>(step) * 4 * kBytes, a0);
+    load_words<kBytes>(w1 + static_cast<std::int64_t>(step) * 4 * kBytes, a1);
+    Scale scale0{};
+    Scale scale1{};
+    if constexpr (kind != WeightKind::bf16) {
+      const std::int32_t k = step * kStep + t * kCodes;
+      scale0 = make_scale<Codes<kind>::kBias>(scale_code<kind>(work.scales, row0, p.k, k));
+      scale1 = make_scale<Codes<kind>::kBias>(scale_code<kind>(work.scales, row1, p.k, k));
+    }
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      unsigned pairs0[4];
+      unsigned pairs1[4];
+      Codes<kind>::unpack(a0 + u * Codes<kind>::kWordsPerUnit, scale0, pairs0);
+      Codes<kind>::unpack(a1 + u * Codes<kind>::kWordsPerUnit, scale1, pairs1);
+      add_rest(pairs0, scale0);
+      add_rest(pairs1, scale1);
+      const unsigned first_half[4] = {pairs0[0], pairs1[0], pairs0[1], pairs1[1]};
+      const unsigned second_half[4] = {pairs0[2], pairs1[2], pairs0[3], pairs1[3]};
+#pragma unroll
+      for (int j = 0; j < kColumnTiles; ++j) {
+        const uint4 b = *reinterpret_cast<const uint4*>(x[j] + static_cast<std::int64_t>(step) * kStep + u * 32);
+        multiply(acc[j], first_half, b.x, b.y);
+        multiply(acc[j], second_half, b.z, b.w);
+      }
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kColumnTiles; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      parts[warp][j][i][lane] = acc[j][i];
+    }
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < kColumnTiles * 4 * 32; e += kSlices * 32) {
+    const int from = e % 32;
+    const int i = e / 32 % 4;
+    const int j = e / 128;
+    float sum = parts[0][j][i][from];
+#pragma unroll
+    for (int slice = 1; slice < kSlices; ++slice) {
+      sum += parts[slice][j][i][from];
+    }
+    store_result(p, work, j * 8 + from % 4 * 2 + i % 2, tile_row + from / 4 + i / 2 * 8, sum);
+  }
+}
+
+// --- many columns: tiles of 128 weight rows in shared memory, copied ahead ---------------------------------------
+
+constexpr int kWideRows = 128;
+constexpr int kStages = 3;
+
+/// Bytes of shared memory of one stage: codes, then activations with rows a half line apart (no bank meets itself).
+template <WeightKind kind, int kBytes, int kColumns>
+struct WideStage {
+  static constexpr int kCodesPerLane = codes_of(kind, kBytes);
+  static constexpr int kStep = 4 * kCodesPerLane;
+  static constexpr int kWeightStride = 4 * kBytes;
+  static constexpr int kXStride = kStep * 2 + 64;
+  static constexpr int kWeightBytes = kWideRows * kWeightStride;
+  static constexpr int kBytesTotal = kWeightBytes + kColumns * kXStride;
+};
+
+template <WeightKind kind, int kBytes, int kColumns>
+__global__ __launch_bounds__(256) void wide_gemm_kernel(GemmParams p) {
+  using Stage = WideStage<kind, kBytes, kColumns>;
+  constexpr int kStep = Stage::kStep;
+  constexpr int kUnits = Stage::kCodesPerLane / 8;
+  constexpr int kWarpColumnTiles = kColumns / 16;  // two warps side by side
+  extern __shared__ __align__(128) std::uint8_t memory[];
+  GemmWork work;
+  begin_in_turn();
+  if (!find_work(p, blockIdx.y, blockIdx.z, kColumns, work)) {
+    return;
+  }
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  const int g = lane / 4;
+  const int t = lane % 4;
+  const int warp_row = warp / 2 * 32;
+  const int warp_column = warp % 2 * (kColumns / 2);
+  const std::int32_t tile_row = blockIdx.x * kWideRows;
+  const int steps = p.k / kStep;
+
+  const auto fetch = [&](int step) {
+    if (step < steps) {
+      std::uint8_t* stage = memory + step % kStages * Stage::kBytesTotal;
+      constexpr int kPiece = kBytes;  // 16, 8 or 4 bytes a copy
+      for (int i = threadIdx.x; i < kWideRows * 4; i += 256) {
+        const std::int64_t row = work.weight_row + min(tile_row + i / 4, p.n - 1);
+        __pipeline_memcpy_async(stage + i * kPiece,
+                                work.codes + row * row_bytes<kind>(p.k) + (static_cast<std::int64_t>(step) * 4 + i % 4) * kPiece, kPiece);
+      }
+      constexpr int kPieces = kStep * 2 / 16;
+      for (int i = threadIdx.x; i < kColumns * kPieces; i += 256) {
+        const std::int32_t column = work.first_column + min(i / kPieces, work.num_columns - 1);
+        const bf16* x = p.x + (p.x_row != nullptr ? p.x_row[column] : column) * p.x_stride + blockIdx.z * p.x_group;
+        __pipeline_memcpy_async(stage + Stage::kWeightBytes + i / kPieces * Stage::kXStride + i % kPieces * 16,
+                                x + static_cast<std::int64_t>(step) * kStep + i % kPieces * 8, 16);
+      }
+    }
+    __pipeline_commit();
+  };
+
+  float total[2][kWarpColumnTiles][4] = {};
+  float acc[2][kWarpColumnTiles][4] = {};
+  for (int step = 0; step < kStages - 1; ++step) {
+    fetch(step);
+  }
+  int slice = 0;  // the last one has steps, whatever their number
+  for (int step = 0; step < steps; ++step) {
+    while (step >= slice_begin(slice + 1, steps)) {  // the slice is complete
+#pragma unroll
+      for (int i = 0; i < 2 * kWarpColumnTiles * 4; ++i) {
+        float& sum = (&total[0][0][0])[i];
+        float& part = (&acc[0][0][0])[i];
+        sum = slice == 0 ? part : sum + part;
+        part = 0;
+      }
+      ++slice;
+    }
+    __pipeline_wait_prior(kStages - 2);
+    __syncthreads();
+    fetch(step + kStages - 1);
+    const std::uint8_t* stage = memory + step % kStages * Stage::kBytesTotal;
+    unsigned words[4][4];  // rows g, g + 8, g + 16, g + 24 of the warp
+    Scale scale[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      load_words<kBytes>(stage + (warp_row + i * 8 + g) * Stage::kWeightStride + t * kBytes, words[i]);
+      if constexpr (kind != WeightKind::bf16) {
+        const std::int64_t row = work.weight_row + min(tile_row + warp_row + i * 8 + g, p.n - 1);
+        scale[i] = make_scale<Codes<kind>::kBias>(scale_code<kind>(work.scales, row, p.k, step * kStep + t * Stage::kCodesPerLane));
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      unsigned pairs[4][4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        Codes<kind>::unpack(words[i] + u * Codes<kind>::kWordsPerUnit, scale[i], pairs[i]);
+        add_rest(pairs[i], scale[i]);
+      }
+#pragma unroll
+      for (int j = 0; j < kWarpColumnTiles; ++j) {
+        const uint4 b =
+            *reinterpret_cast<const uint4*>(stage + Stage::kWeightBytes + (warp_column + j * 8 + g) * Stage::kXStride + u * 64 + t * 16);
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+          const unsigned first_half[4] = {pairs[2 * m][0], pairs[2 * m + 1][0], pairs[2 * m][1], pairs[2 * m + 1][1]};
+          const unsigned second_half[4] = {pairs[2 * m][2], pairs[2 * m + 1][2], pairs[2 * m][3], pairs[2 * m + 1][3]};
+          multiply(acc[m][j], first_half, b.x, b.y);
+          multiply(acc[m][j], second_half, b.z, b.w);
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int m = 0; m < 2; ++m) {
+#pragma unroll
+    for (int j = 0; j < kWarpColumnTiles; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        store_result(p, work, warp_column + j * 8 + t * 2 + i % 2, tile_row + warp_row + m * 16 + g + i / 2 * 8,
+                     total[m][j][i] + acc[m][j][i]);
+      }
+    }
+  }
+}
+
+// --- choice -------------------------------------------------------------------------------------------------------
+
+template <WeightKind kind, int kBytes>
+void launch_vector(const GemmParams& p, int tile_columns, int num_tiles, int groups, cudaStream_t stream) {
+  const auto narrow = [&](auto kernel) {
+    start(kernel, {.grid = dim3((p.n + kTileRows - 1) / kTileRows, num_tiles, groups), .block = kSlices * 32}, stream, p);
+  };
+  const auto wide = [&](auto kernel, int shared_bytes) {
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+    start(kernel, {.grid = dim3((p.n + kWideRows - 1) / kWideRows, num_tiles, groups), .block = 256, .shared_bytes = static_cast<std::size_t>(shared_bytes)},
+          stream, p);
+  };
+  if (tile_columns == 8) {
+    narrow(narrow_gemm_kernel<kind, kBytes, 1>);
+  } else if (tile_columns == 16) {
+    narrow(narrow_gemm_kernel<kind, kBytes, 2>);
+  } else if (tile_columns == 32) {
+    wide(wide_gemm_kernel<kind, kBytes, 32>, kStages * WideStage<kind, kBytes, 32>::kBytesTotal);
+  } else {
+    wide(wide_gemm_kernel<kind, kBytes, 128>, kStages * WideStage<kind, kBytes, 128>::kBytesTotal);
+  }
+}
+
+}  // namespace
+
+void launch_mma_gemm(WeightKind kind, const GemmParams& p, const ColumnTiles& tiles, int groups, cudaStream_t stream) {
+  const int bytes = vector_bytes(kind, p.k);
+  if (kind == WeightKind::bf16) {
+    launch_vector<WeightKind::bf16, 16>(p, tiles.columns, tiles.count, groups, stream);
+  } else if (kind == WeightKind::fp8) {
+    (bytes == 16 ? launch_vector<WeightKind::fp8, 16> : launch_vector<WeightKind::fp8, 8>)(p, tiles.columns, tiles.count, groups, stream);
+  } else if (bytes == 16) {
+    launch_vector<WeightKind::fp4, 16>(p, tiles.columns, tiles.count, groups, stream);
+  } else {
+    (bytes == 8 ? launch_vector<WeightKind::fp4, 8> : launch_vector<WeightKind::fp4, 4>)(p, tiles.columns, tiles.count, groups, stream);
+  }
+}
+
+}  // namespace deepinfer::cuda
