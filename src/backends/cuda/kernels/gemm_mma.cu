@@ -189,7 +189,9 @@ __global__ __launch_bounds__(256) void wide_gemm_kernel(GemmParams p) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         Codes<kind>::unpack(words[i] + u * Codes<kind>::kWordsPerUnit, scale[i], pairs[i]);
-        add_rest(pairs[i], scale[i]);
+        if constexpr (kind != WeightKind::bf16) {
+          add_rest(pairs[i], scale[i]);
+        }
       }
 #pragma unroll
       for (int j = 0; j < kWarpColumnTiles; ++j) {
