@@ -1,4 +1,4 @@
-// Usage: ops_bench [THREADS|cuda] [FILTER]
+// Usage: ops_bench [THREADS|cuda] [FILTER] [ROWS]
 // Every operation at nano and real sizes for several numbers of rows: time, bytes and FLOPs it needs, GB/s, GFLOP/s, and how close it comes
 // to the floor max(bytes / bandwidth, FLOPs / peak), both measured in the same run (docs/spec/kernels.md section 2). More than 100 % means that
 // the operands came from caches. Best of several batches; on a GPU a batch is one recording.
@@ -180,6 +180,10 @@ int run(int argc, char** argv) {
   std::printf("%s, %d threads: %.1f GB/s, %.1f GFLOP/s\n", device->info().description.c_str(), device->info().num_threads,
               limits.bytes_per_second * 1e-9, limits.flops_per_second * 1e-9);
   std::printf("%-72s %5s %10s %10s %10s %8s %8s %7s\n", "operation", "rows", "us", "KB", "KFLOP", "GB/s", "GFLOP/s", "% floor");
+  if (argc > 3) {
+    print_cases(real_cases(64), {std::atoi(argv[3])}, filter, *device, limits);
+    return 0;
+  }
   if (on_gpu) {
     print_cases(real_cases(64), {1, 8, 64, 256, 1000}, filter, *device, limits);
     return 0;

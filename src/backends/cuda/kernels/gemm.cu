@@ -6,6 +6,9 @@
 namespace deepinfer::cuda {
 namespace {
 
+constexpr int kFewColumns = 8;
+constexpr int kManyRows = 120 * 128;
+
 int packed_columns(std::int64_t columns) { return columns <= 8 ? 8 : columns <= 32 ? 32 : columns <= 64 ? 64 : 128; }
 int plain_columns(std::int64_t columns) { return columns <= 8 ? 8 : columns <= 16 ? 16 : columns <= 64 ? 32 : 128; }
 
@@ -13,8 +16,9 @@ int columns_for(bool is_packed, std::int64_t columns) { return is_packed ? packe
 
 }  // namespace
 
-ColumnTiles tiles_for(WeightKind kind, int k, int num_columns) {
-  const bool is_packed = takes_warpgroups(kind, k);
+ColumnTiles tiles_for(WeightKind kind, std::int64_t n, int k, int num_columns) {
+  // Few columns of a small weight: 16 rows a block occupy the GPU better than 128.
+  const bool is_packed = takes_warpgroups(kind, k) && (num_columns > kFewColumns || n >= kManyRows);
   const int columns = columns_for(is_packed, num_columns);
   return {.columns = columns, .count = (num_columns + columns - 1) / columns, .is_packed = is_packed};
 }

@@ -50,8 +50,8 @@ struct ColumnTiles {
   [[nodiscard]] std::int64_t values(int k) const { return static_cast<std::int64_t>(count) * columns * k; }
 };
 
-/// Tiles for `num_columns` columns of a weight with rows of k values.
-[[nodiscard]] ColumnTiles tiles_for(WeightKind kind, int k, int num_columns);
+/// Tiles for `num_columns` columns of weights with n rows of k values in all groups.
+[[nodiscard]] ColumnTiles tiles_for(WeightKind kind, std::int64_t n, int k, int num_columns);
 /// Tiles for columns that choose among experts: `num_columns` choices, any of `num_experts` each.
 [[nodiscard]] ColumnTiles tiles_for_experts(bool is_packed, std::int64_t num_columns, int num_experts);
 

@@ -3,7 +3,7 @@
 // other two turn codes into registers while the tensor cores work on the group of 64 values before.
 //
 // Few blocks would leave the GPU idle: then a cluster of kSlices blocks takes one slice each and adds them up in the memories of the
-// cluster. With many columns a cluster of blocks with different rows shares the copies of activations.
+// cluster.
 #include <algorithm>
 #include <type_traits>
 
@@ -37,19 +37,15 @@ struct Stage {
 
 /// Blocks on a multiprocessor. What the copying warps give up lets a consumer have more than its share of registers.
 template <int kColumns>
-constexpr int kBlocksAtOnce = kColumns >= 64 ? 1 : 2;
-
-enum class Sharing : std::uint8_t {
-  none,
-  slices,       ///< the blocks of a cluster take a slice each
-  activations,  ///< the blocks of a cluster take different rows and copy a part of the activations for all
-};
+constexpr int kBlocksAtOnce = kColumns == 128 ? 1 : 2;
+/// Sets of operands in registers: with two, codes are turned while the tensor cores work; with one, another block's are.
+template <int kColumns>
+constexpr int kOperandSets = kColumns == 64 ? 1 : 2;
 
 struct HopperParams {
   GemmParams gemm;
   std::int32_t stages = 0;
-  Sharing sharing = Sharing::none;
-  std::int32_t cluster = 1;
+  bool in_slices = false;  // the blocks of a cluster take a slice each
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -114,24 +110,16 @@ __device__ __forceinline__ void copy_weights(const HopperParams& p, const GemmWo
 }
 
 template <WeightKind kind, int kColumns>
-__device__ __forceinline__ void copy_activations(const HopperParams& p, const bf16* x, int step, std::uint32_t stage, std::uint32_t barrier,
-                                                 unsigned rank) {
+__device__ __forceinline__ void copy_activations(const bf16* x, int step, std::uint32_t stage, std::uint32_t barrier) {
   using S = Stage<kind, kColumns>;
-  if (threadIdx.x != kConsumerWarps * 32) {
-    return;
-  }
-  expect_bytes(barrier, S::kXBytes);
-  const bf16* source = x + static_cast<std::int64_t>(step) * (S::kXBytes / 2);
-  if (p.sharing == Sharing::activations) {
-    const int part = S::kXBytes / p.cluster;
-    copy_bulk(stage + rank * part, source + rank * (part / 2), part, barrier, (1U << p.cluster) - 1);
-  } else {
-    copy_bulk(stage, source, S::kXBytes, barrier);
+  if (threadIdx.x == kConsumerWarps * 32) {
+    expect_bytes(barrier, S::kXBytes);
+    copy_bulk(stage, x + static_cast<std::int64_t>(step) * (S::kXBytes / 2), S::kXBytes, barrier);
   }
 }
 
 template <WeightKind kind, int kColumns>
-__device__ void copy_all(const HopperParams& p, const GemmWork& work, const Ring& ring, int tile_row, int first, int end, unsigned rank) {
+__device__ void copy_all(const HopperParams& p, const GemmWork& work, const Ring& ring, int tile_row, int first, int end) {
   using S = Stage<kind, kColumns>;
   const GemmParams& gemm = p.gemm;
   const bf16* x = gemm.x + blockIdx.z * gemm.x_group + static_cast<std::int64_t>(blockIdx.y) * kColumns * gemm.k;
@@ -142,13 +130,13 @@ __device__ void copy_all(const HopperParams& p, const GemmWork& work, const Ring
   }
   wait_for_inputs();
   for (int step = first; step < ahead; ++step) {
-    copy_activations<kind, kColumns>(p, x, step, ring.memory + (step - first) * S::kBytes, ring.full(step - first), rank);
+    copy_activations<kind, kColumns>(x, step, ring.memory + (step - first) * S::kBytes, ring.full(step - first));
   }
   RingPlace place;
   for (int step = ahead; step < end; ++step) {
     wait_barrier(ring.empty(place.stage), place.parity);
     const std::uint32_t stage = ring.memory + place.stage * S::kBytes;
-    copy_activations<kind, kColumns>(p, x, step, stage, ring.full(place.stage), rank);
+    copy_activations<kind, kColumns>(x, step, stage, ring.full(place.stage));
     copy_weights<kind, kColumns>(p, work, tile_row, step, stage, ring.full(place.stage));
     place.advance(p.stages);
   }
@@ -236,14 +224,9 @@ __device__ __forceinline__ void multiply_group(float (&acc)[kColumns / 2], const
   commit_products();
 }
 
-__device__ __forceinline__ void release(const HopperParams& p, const Ring& ring, int stage) {
-  const int lane = threadIdx.x % 32;
-  if (p.sharing == Sharing::activations) {
-    if (lane < p.cluster) {
-      arrive_at(ring.empty(stage), lane);
-    }
-  } else if (lane == 0) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(ring.empty(stage)) : "memory");
+__device__ __forceinline__ void release(const Ring& ring, int stage) {
+  if (threadIdx.x % 32 == 0) {
+    arrive(ring.empty(stage));
   }
 }
 
@@ -253,7 +236,8 @@ __device__ __forceinline__ void multiply_slices(const HopperParams& p, const Rin
                                                 int last_slice, float (&total)[kColumns / 2]) {
   using S = Stage<kind, kColumns>;
   float acc[kColumns / 2];
-  unsigned a[2][4][4];
+  constexpr int kSets = kOperandSets<kColumns>;
+  unsigned a[kSets][4][4];
   RingPlace place;
   for (int slice = first_slice; slice < last_slice; ++slice) {
 #pragma unroll
@@ -271,12 +255,17 @@ __device__ __forceinline__ void multiply_slices(const HopperParams& p, const Rin
       load_codes<kind, kColumns>(ring.bytes + place.stage * S::kBytes, row, first_row, step, codes);
 #pragma unroll
       for (int group = 0; group < S::kGroups; ++group) {
-        unsigned(&operand)[4][4] = a[S::kGroups == 1 ? kBuffer : group];
+        unsigned(&operand)[4][4] = a[kSets == 1 ? 0 : S::kGroups == 1 ? kBuffer : group];
+        if constexpr (kSets == 1) {
+          wait_products<0>();
+        }
         unpack_group<kind>(codes, group, p.gemm.k & 1, operand);
         multiply_group<kColumns>(acc, operand, stage + group * (kColumns * kGroupValues * 2));
-        wait_products<1>();
+        if constexpr (kSets > 1) {
+          wait_products<1>();
+        }
         if (group == 0 && previous >= 0) {
-          release(p, ring, previous);
+          release(ring, previous);
         }
       }
       previous = place.stage;
@@ -290,7 +279,7 @@ __device__ __forceinline__ void multiply_slices(const HopperParams& p, const Rin
     }
     wait_products<0>();
     if (previous >= 0) {
-      release(p, ring, previous);
+      release(ring, previous);
     }
 #pragma unroll
     for (int i = 0; i < kColumns / 2; ++i) {
@@ -334,16 +323,15 @@ __device__ __forceinline__ void leave_results(std::uint32_t results, int row, co
 template <int kColumns>
 __device__ __forceinline__ void store_results(const HopperParams& p, const GemmWork& work, std::uint32_t results, int tile_row, unsigned rank,
                                               int thread, int threads) {
-  const bool in_slices = p.sharing == Sharing::slices;
   const int count = min(kColumns, work.num_columns) * (kRows / 4);
-  const int first = in_slices ? static_cast<int>(rank) * threads + thread : thread;
-  const int stride = in_slices ? threads * kSlices : threads;
+  const int first = p.in_slices ? static_cast<int>(rank) * threads + thread : thread;
+  const int stride = p.in_slices ? threads * kSlices : threads;
   for (int i = first; i < count; i += stride) {
     const int column = i / (kRows / 4);
     const int row = i % (kRows / 4) * 4;
     const std::uint32_t address = results + (column * kResultStride + row) * 4;
-    float4 sum = load_remote(address, in_slices ? 0 : rank);
-    if (in_slices) {
+    float4 sum = load_remote(address, 0);
+    if (p.in_slices) {
 #pragma unroll
       for (unsigned slice = 1; slice < kSlices; ++slice) {
         const float4 part = load_remote(address, slice);
@@ -363,14 +351,13 @@ __global__ __launch_bounds__(kThreads, kBlocksAtOnce<kColumns>) void warpgroup_g
   extern __shared__ __align__(128) std::uint8_t memory[];
   const GemmParams& gemm = p.gemm;
   const int warp = threadIdx.x / 32;
-  const bool in_slices = p.sharing == Sharing::slices;
-  const unsigned rank = p.cluster > 1 ? cluster_rank() : 0;
-  const int tile_row = (in_slices ? blockIdx.x / kSlices : blockIdx.x) * kRows;
+  const unsigned rank = p.in_slices ? cluster_rank() : 0;
+  const int tile_row = (p.in_slices ? blockIdx.x / kSlices : blockIdx.x) * kRows;
   if (gemm.experts != nullptr) {
     wait_for_inputs();  // the tiles
   }
   GemmWork work;
-  if (!find_work(gemm, blockIdx.y, blockIdx.z, kColumns, work)) {  // the whole cluster
+  if (!find_work(gemm, blockIdx.y, blockIdx.z, kColumns, work)) {  // nor for the others of the cluster
     wait_for_inputs();
     return;
   }
@@ -378,23 +365,19 @@ __global__ __launch_bounds__(kThreads, kBlocksAtOnce<kColumns>) void warpgroup_g
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < p.stages; ++stage) {
       init_barrier(ring.full(stage), kCopyWarps * 32 + 1);
-      init_barrier(ring.empty(stage), kConsumerWarps * (p.sharing == Sharing::activations ? p.cluster : 1));
+      init_barrier(ring.empty(stage), kConsumerWarps);
     }
     publish_barriers();
   }
-  if (p.cluster > 1) {
-    sync_cluster();
-  } else {
-    __syncthreads();
-  }
+  __syncthreads();
   let_next_start();
   const int steps = gemm.k / S::kValues;
-  const int first_slice = in_slices ? static_cast<int>(rank) : 0;
-  const int last_slice = in_slices ? first_slice + 1 : kSlices;
+  const int first_slice = p.in_slices ? static_cast<int>(rank) : 0;
+  const int last_slice = p.in_slices ? first_slice + 1 : kSlices;
   const std::uint32_t results = ring.memory;  // over the ring, once nothing reads it
   if (warp >= kConsumerWarps) {
     give_registers<32>();
-    copy_all<kind, kColumns>(p, work, ring, tile_row, slice_begin(first_slice, steps), slice_begin(last_slice, steps), rank);
+    copy_all<kind, kColumns>(p, work, ring, tile_row, slice_begin(first_slice, steps), slice_begin(last_slice, steps));
   } else {
     take_registers<kBlocksAtOnce<kColumns> == 1 ? 232 : 104>();
     wait_for_inputs();
@@ -404,16 +387,14 @@ __global__ __launch_bounds__(kThreads, kBlocksAtOnce<kColumns>) void warpgroup_g
     asm volatile("bar.sync 1, 256;" ::: "memory");
     leave_results<kColumns>(results, row, total);
     asm volatile("bar.sync 1, 256;" ::: "memory");
-    if (!in_slices) {
+    if (!p.in_slices) {
       store_results<kColumns>(p, work, results, tile_row, rank, threadIdx.x, kConsumerWarps * 32);
     }
   }
-  if (in_slices) {
+  if (p.in_slices) {
     sync_cluster();
     store_results<kColumns>(p, work, results, tile_row, rank, threadIdx.x, kThreads);
-  }
-  if (p.cluster > 1) {
-    sync_cluster();  // no block leaves while others read its memory or arrive at its barriers
+    leave_cluster();
   }
 #endif
 }
@@ -430,24 +411,17 @@ void launch_columns(const GemmParams& gemm, const ColumnTiles& tiles, int groups
   const int row_tiles = (gemm.n + kRows - 1) / kRows;
   HopperParams p{.gemm = gemm};
   const int blocks = row_tiles * tiles.count * groups;
-  if (blocks < kFewBlocks && gemm.k / S::kValues >= kSlices) {
-    p.sharing = Sharing::slices;
-    p.cluster = kSlices;
-  } else if (kColumns == 128) {
-    p.sharing = Sharing::activations;
-    p.cluster = row_tiles >= 4 ? 4 : row_tiles >= 2 ? 2 : 1;
-  }
+  p.in_slices = blocks < kFewBlocks && gemm.k / S::kValues >= kSlices;
   const int limit = (kBlocksAtOnce<kColumns> == 1 ? kMaxSharedBytes : kBlockBytes) - kBarrierBytes;
   p.stages = std::min(kMaxStages, limit / S::kBytes);
   const int ring_bytes = std::max(p.stages * S::kBytes, kColumns * kResultStride * 4);
-  const int grid = p.sharing == Sharing::slices ? row_tiles * kSlices : (row_tiles + p.cluster - 1) / p.cluster * p.cluster;
   auto* kernel = warpgroup_gemm_kernel<kind, kColumns>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBarrierBytes + ring_bytes);
   start(kernel,
-        {.grid = dim3(grid, tiles.count, groups),
+        {.grid = dim3(row_tiles * (p.in_slices ? kSlices : 1), tiles.count, groups),
          .block = kThreads,
          .shared_bytes = static_cast<std::size_t>(kBarrierBytes + ring_bytes),
-         .cluster = p.cluster},
+         .cluster = p.in_slices ? kSlices : 1},
         stream, p);
 }
 

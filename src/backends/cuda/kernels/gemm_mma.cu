@@ -12,15 +12,27 @@ constexpr int kTileRows = 16;  // weight rows of one instruction
 
 // --- few columns: one 16-row tile a block, a slice a warp; bound by the weights ----------------------------------
 
+/// Codes and scales of a lane's two rows in one step.
+template <WeightKind kind, int kBytes>
+struct StepCodes {
+  unsigned words[2][4];
+  std::uint8_t scales[2];
+};
+
+constexpr int kAhead = 4;  // steps whose codes are on their way
+
 template <WeightKind kind, int kBytes, int kColumnTiles>
 __global__ __launch_bounds__(kSlices * 32) void narrow_gemm_kernel(GemmParams p) {
   constexpr int kCodes = codes_of(kind, kBytes);
   constexpr int kStep = 4 * kCodes;
   constexpr int kUnits = kCodes / 8;
   __shared__ float parts[kSlices][kColumnTiles][4][32];
+  if (p.experts != nullptr) {
+    wait_for_inputs();  // the tiles
+  }
   GemmWork work;
-  begin_in_turn();
   if (!find_work(p, blockIdx.y, blockIdx.z, kColumnTiles * 8, work)) {
+    wait_for_inputs();
     return;
   }
   const int warp = threadIdx.x / 32;
@@ -29,10 +41,28 @@ __global__ __launch_bounds__(kSlices * 32) void narrow_gemm_kernel(GemmParams p)
   const int t = lane % 4;
   const std::int32_t tile_row = blockIdx.x * kTileRows;
   // Rows beyond the last read the last; their results are not stored.
-  const std::int64_t row0 = work.weight_row + min(tile_row + g, p.n - 1);
-  const std::int64_t row1 = work.weight_row + min(tile_row + g + 8, p.n - 1);
-  const std::uint8_t* w0 = work.codes + row0 * row_bytes<kind>(p.k) + t * kBytes;
-  const std::uint8_t* w1 = work.codes + row1 * row_bytes<kind>(p.k) + t * kBytes;
+  const std::int64_t rows[2] = {work.weight_row + min(tile_row + g, p.n - 1), work.weight_row + min(tile_row + g + 8, p.n - 1)};
+  const std::uint8_t* w[2] = {work.codes + rows[0] * row_bytes<kind>(p.k) + t * kBytes, work.codes + rows[1] * row_bytes<kind>(p.k) + t * kBytes};
+  const int steps = p.k / kStep;
+  const int first = slice_begin(warp, steps);
+  const int end = slice_begin(warp + 1, steps);
+  StepCodes<kind, kBytes> ring[kAhead];
+  const auto load = [&](int step, StepCodes<kind, kBytes>& out) {
+    if (step < end) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        load_words<kBytes>(w[i] + static_cast<std::int64_t>(step) * 4 * kBytes, out.words[i]);
+        if constexpr (kind != WeightKind::bf16) {
+          out.scales[i] = scale_code<kind>(work.scales, rows[i], p.k, step * kStep + t * kCodes);
+        }
+      }
+    }
+  };
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) {
+    load(first + i, ring[i]);
+  }
+  begin_in_turn();  // weights were not written by a kernel
   const bf16* x[kColumnTiles];
 #pragma unroll
   for (int j = 0; j < kColumnTiles; ++j) {
@@ -40,37 +70,37 @@ __global__ __launch_bounds__(kSlices * 32) void narrow_gemm_kernel(GemmParams p)
     x[j] = p.x + (p.x_row != nullptr ? p.x_row[column] : column) * p.x_stride + blockIdx.z * p.x_group + t * 8;
   }
   float acc[kColumnTiles][4] = {};
-  const int steps = p.k / kStep;
-  const int first = slice_begin(warp, steps);
-  const int end = slice_begin(warp + 1, steps);
-#pragma unroll 4
-  for (int step = first; step < end; ++step) {
-    unsigned a0[4];
-    unsigned a1[4];
-    load_words<kBytes>(w0 + static_cast<std::int64_t>(step) * 4 * kBytes, a0);
-    load_words<kBytes>(w1 + static_cast<std::int64_t>(step) * 4 * kBytes, a1);
-    Scale scale0{};
-    Scale scale1{};
-    if constexpr (kind != WeightKind::bf16) {
-      const std::int32_t k = step * kStep + t * kCodes;
-      scale0 = make_scale<Codes<kind>::kBias>(scale_code<kind>(work.scales, row0, p.k, k));
-      scale1 = make_scale<Codes<kind>::kBias>(scale_code<kind>(work.scales, row1, p.k, k));
-    }
+  for (int base = first; base < end; base += kAhead) {
 #pragma unroll
-    for (int u = 0; u < kUnits; ++u) {
-      unsigned pairs0[4];
-      unsigned pairs1[4];
-      Codes<kind>::unpack(a0 + u * Codes<kind>::kWordsPerUnit, scale0, pairs0);
-      Codes<kind>::unpack(a1 + u * Codes<kind>::kWordsPerUnit, scale1, pairs1);
-      add_rest(pairs0, scale0);
-      add_rest(pairs1, scale1);
-      const unsigned first_half[4] = {pairs0[0], pairs1[0], pairs0[1], pairs1[1]};
-      const unsigned second_half[4] = {pairs0[2], pairs1[2], pairs0[3], pairs1[3]};
+    for (int i = 0; i < kAhead; ++i) {
+      const int step = base + i;
+      if (step < end) {
+        const StepCodes<kind, kBytes> codes = ring[i];
+        load(step + kAhead, ring[i]);
+        Scale scale[2] = {};
+        if constexpr (kind != WeightKind::bf16) {
+          scale[0] = make_scale<Codes<kind>::kBias>(codes.scales[0]);
+          scale[1] = make_scale<Codes<kind>::kBias>(codes.scales[1]);
+        }
 #pragma unroll
-      for (int j = 0; j < kColumnTiles; ++j) {
-        const uint4 b = *reinterpret_cast<const uint4*>(x[j] + static_cast<std::int64_t>(step) * kStep + u * 32);
-        multiply(acc[j], first_half, b.x, b.y);
-        multiply(acc[j], second_half, b.z, b.w);
+        for (int u = 0; u < kUnits; ++u) {
+          unsigned pairs[2][4];
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            Codes<kind>::unpack(codes.words[r] + u * Codes<kind>::kWordsPerUnit, scale[r], pairs[r]);
+            if constexpr (kind != WeightKind::bf16) {
+              add_rest(pairs[r], scale[r]);
+            }
+          }
+          const unsigned first_half[4] = {pairs[0][0], pairs[1][0], pairs[0][1], pairs[1][1]};
+          const unsigned second_half[4] = {pairs[0][2], pairs[1][2], pairs[0][3], pairs[1][3]};
+#pragma unroll
+          for (int j = 0; j < kColumnTiles; ++j) {
+            const uint4 b = *reinterpret_cast<const uint4*>(x[j] + static_cast<std::int64_t>(step) * kStep + u * 32);
+            multiply(acc[j], first_half, b.x, b.y);
+            multiply(acc[j], second_half, b.z, b.w);
+          }
+        }
       }
     }
   }

@@ -39,8 +39,8 @@ namespace {
 
 constexpr int kVectorValues = 32;  // of bf16, of the four lanes of a step
 
-ColumnTiles tiles_of(const LinearQ8Params& p) { return tiles_for(kind_of(p.weight.format), p.k, p.num_rows); }
-ColumnTiles tiles_of(const LinearBf16Params& p) { return tiles_for(WeightKind::bf16, p.k, p.num_rows); }
+ColumnTiles tiles_of(const LinearQ8Params& p) { return tiles_for(kind_of(p.weight.format), static_cast<std::int64_t>(p.groups) * p.n, p.k, p.num_rows); }
+ColumnTiles tiles_of(const LinearBf16Params& p) { return tiles_for(WeightKind::bf16, p.n, p.k, p.num_rows); }
 
 /// Values of a group's activations.
 template <class Params>

@@ -103,8 +103,8 @@ struct MoePlan {
         routed(tiles_for_experts(takes_warpgroups(WeightKind::fp4, p.hidden) && takes_warpgroups(WeightKind::fp4, p.intermediate), pairs,
                                  p.num_experts)),
         shared_kind(kind_of(p.shared.w1.format)),
-        shared_in(tiles_for(shared_kind, p.hidden, p.num_rows)),
-        shared_out(tiles_for(kind_of(p.shared.w2.format), p.intermediate, p.num_rows)) {}
+        shared_in(tiles_for(shared_kind, 2 * p.intermediate, p.hidden, p.num_rows)),
+        shared_out(tiles_for(kind_of(p.shared.w2.format), p.hidden, p.intermediate, p.num_rows)) {}
 };
 
 /// Device memory between the kernels of one call. P = rows * top_k pairs, sorted by expert; the shared expert's rows follow.

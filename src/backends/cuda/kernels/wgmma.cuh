@@ -16,7 +16,7 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
 __device__ __forceinline__ void init_barrier(std::uint32_t barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-/// Makes initialised barriers visible to the cluster and to copies.
+/// Makes initialised barriers visible to copies.
 __device__ __forceinline__ void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
 __device__ __forceinline__ void wait_barrier(std::uint32_t barrier, unsigned parity) {
@@ -29,13 +29,8 @@ __device__ __forceinline__ void wait_barrier(std::uint32_t barrier, unsigned par
 __device__ __forceinline__ void expect_bytes(std::uint32_t barrier, unsigned size_bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(size_bytes) : "memory");
 }
-/// Arrives at the barrier of block `rank` of the cluster.
-__device__ __forceinline__ void arrive_at(std::uint32_t barrier, unsigned rank) {
-  asm volatile(
-      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\nmbarrier.arrive.release.cluster.shared::cluster.b64 _, "
-      "[remote];\n}" ::"r"(barrier),
-      "r"(rank)
-      : "memory");
+__device__ __forceinline__ void arrive(std::uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 /// Arrives once the copies of this thread so far are complete.
 __device__ __forceinline__ void arrive_after_copies(std::uint32_t barrier) {
@@ -50,13 +45,7 @@ __device__ __forceinline__ void copy_16(std::uint32_t to, const void* from) {
 __device__ __forceinline__ void copy_4(std::uint32_t to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
-/// One contiguous piece, to the same place in every block of `blocks` (a mask), each told at its own barrier.
-__device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, unsigned size_bytes, std::uint32_t barrier, unsigned blocks) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(to), "l"(from),
-      "r"(size_bytes), "r"(barrier), "h"(static_cast<std::uint16_t>(blocks))
-      : "memory");
-}
+/// One contiguous piece; the barrier is told of its bytes.
 __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, unsigned size_bytes, std::uint32_t barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
                "r"(size_bytes), "r"(barrier)
@@ -73,6 +62,11 @@ __device__ __forceinline__ unsigned cluster_rank() {
 __device__ __forceinline__ void sync_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+/// No block leaves while others read its memory.
+__device__ __forceinline__ void leave_cluster() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+/// Four floats of the shared memory of block `rank`.
 __device__ __forceinline__ float4 load_remote(std::uint32_t address, unsigned rank) {
   float4 v;
   asm volatile("{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %4, %5;\nld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [remote];\n}"
