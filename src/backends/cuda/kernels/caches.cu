@@ -1,11 +1,13 @@
 // Rows that later queries read: window rows and rings, pooled pairs, index keys, compressed rows (docs/spec/model.md 5.4, 9).
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/launch.h"
+#include "backends/cuda/kernels/start.cuh"
 
 namespace deepinfer::cuda {
 namespace {
 
 __global__ void window_rows_kernel(WindowRowsParams p) {
+  begin_in_turn();
   extern __shared__ bf16 row[];
   __shared__ double sums[kRowWarps];
   const std::int64_t r = blockIdx.x;
@@ -19,6 +21,7 @@ __global__ void window_rows_kernel(WindowRowsParams p) {
 
 /// Block (i, chunk) copies the i-th of the last rows.
 __global__ void store_ring_kernel(StoreRingParams p) {
+  begin_in_turn();
   const std::int32_t chunk = blockIdx.y;
   const std::int32_t count = p.chunks.num_rows[chunk];
   const std::int32_t stored = min(min(p.stored_rows[chunk], p.ring_rows), count);
@@ -40,6 +43,7 @@ __device__ float* tail_slot(const CompressPairsParams& p, std::int64_t chunk, st
 }
 
 __global__ void compress_pairs_kernel(CompressPairsParams p) {
+  begin_in_turn();
   const std::int64_t row = p.group_row[blockIdx.x];
   const std::int64_t chunk = p.rows.chunk[row];
   const bool is_of_step = row > p.chunks.first_row[chunk];
@@ -58,6 +62,7 @@ __global__ void compress_pairs_kernel(CompressPairsParams p) {
 
 /// Block (i, chunk) keeps the i-th of the last rows. Runs after the pairs were pooled: they read the old tail.
 __global__ void store_tail_kernel(CompressPairsParams p) {
+  begin_in_turn();
   const std::int32_t chunk = blockIdx.y;
   const std::int32_t count = p.chunks.num_rows[chunk];
   const std::int32_t kept = min(count, p.tail_rows);
@@ -74,6 +79,7 @@ __global__ void store_tail_kernel(CompressPairsParams p) {
 }
 
 __global__ void store_index_keys_kernel(StoreIndexKeysParams p) {
+  begin_in_turn();
   extern __shared__ bf16 key[];
   __shared__ double sums[kRowWarps];
   const std::int64_t r = blockIdx.x;
@@ -94,6 +100,7 @@ __global__ void store_index_keys_kernel(StoreIndexKeysParams p) {
 }
 
 __global__ void store_compressed_kernel(StoreCompressedParams p) {
+  begin_in_turn();
   extern __shared__ bf16 row[];
   const std::int64_t r = blockIdx.x;
   if (p.row_place[r] < 0) {
@@ -113,28 +120,28 @@ __global__ void store_compressed_kernel(StoreCompressedParams p) {
 }  // namespace
 
 void window_rows(const WindowRowsParams& p, cudaStream_t stream) {
-  window_rows_kernel<<<p.num_rows, kRowThreads, p.head_dim * sizeof(bf16), stream>>>(p);
+  start(window_rows_kernel, {.grid = dim3(p.num_rows), .block = kRowThreads, .shared_bytes = p.head_dim * sizeof(bf16)}, stream, p);
 }
 
 void store_ring(const StoreRingParams& p, cudaStream_t stream) {
-  store_ring_kernel<<<dim3(p.ring_rows, p.chunks.num_chunks), 128, 0, stream>>>(p);
+  start(store_ring_kernel, {.grid = dim3(p.ring_rows, p.chunks.num_chunks), .block = 128}, stream, p);
 }
 
 void compress_pairs(const CompressPairsParams& p, cudaStream_t stream) {
   if (p.num_groups > 0) {
-    compress_pairs_kernel<<<p.num_groups, kBlockThreads, 0, stream>>>(p);
+    start(compress_pairs_kernel, {.grid = dim3(p.num_groups), .block = kBlockThreads}, stream, p);
   }
   if (p.chunks.num_chunks > 0 && p.tail_rows > 0) {
-    store_tail_kernel<<<dim3(p.tail_rows, p.chunks.num_chunks), kBlockThreads, 0, stream>>>(p);
+    start(store_tail_kernel, {.grid = dim3(p.tail_rows, p.chunks.num_chunks), .block = kBlockThreads}, stream, p);
   }
 }
 
 void store_index_keys(const StoreIndexKeysParams& p, cudaStream_t stream) {
-  store_index_keys_kernel<<<p.num_rows, kRowThreads, p.index_dim * sizeof(bf16), stream>>>(p);
+  start(store_index_keys_kernel, {.grid = dim3(p.num_rows), .block = kRowThreads, .shared_bytes = p.index_dim * sizeof(bf16)}, stream, p);
 }
 
 void store_compressed(const StoreCompressedParams& p, cudaStream_t stream) {
-  store_compressed_kernel<<<p.num_rows, kBlockThreads, p.head_dim * sizeof(bf16), stream>>>(p);
+  start(store_compressed_kernel, {.grid = dim3(p.num_rows), .block = kBlockThreads, .shared_bytes = p.head_dim * sizeof(bf16)}, stream, p);
 }
 
 }  // namespace deepinfer::cuda

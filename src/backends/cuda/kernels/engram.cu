@@ -1,6 +1,7 @@
 // Engram: collecting table rows and the gated addition to the streams (docs/spec/model.md 5.6.4).
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/launch.h"
+#include "backends/cuda/kernels/start.cuh"
 
 namespace deepinfer::cuda {
 namespace {
@@ -9,6 +10,7 @@ constexpr double kGateFloor = 1e-6;
 constexpr std::uint8_t kUnitScale = 127;  // 2^0
 
 __global__ void engram_gather_kernel(EngramGatherParams p) {
+  begin_in_turn();
   const std::int64_t i = blockIdx.x;
   const std::int64_t id = p.row_id[i];
   const std::int32_t scales = p.row_dim / kQ8Group;
@@ -28,6 +30,7 @@ __device__ double gate_of(double dot) {
 
 /// One block a stream of a row.
 __global__ void engram_gate_kernel(EngramGateParams p) {
+  begin_in_turn();
   __shared__ double sums[kRowWarps];
   const std::int64_t r = blockIdx.x;
   const std::int32_t s = blockIdx.y;
@@ -61,10 +64,12 @@ __global__ void engram_gate_kernel(EngramGateParams p) {
 
 }  // namespace
 
-void engram_gather(const EngramGatherParams& p, cudaStream_t stream) { engram_gather_kernel<<<p.num_rows * p.columns, 64, 0, stream>>>(p); }
+void engram_gather(const EngramGatherParams& p, cudaStream_t stream) {
+  start(engram_gather_kernel, {.grid = dim3(p.num_rows * p.columns), .block = 64}, stream, p);
+}
 
 void engram_gate(const EngramGateParams& p, cudaStream_t stream) {
-  engram_gate_kernel<<<dim3(p.num_rows, p.streams), kRowThreads, 0, stream>>>(p);
+  start(engram_gate_kernel, {.grid = dim3(p.num_rows, p.streams), .block = kRowThreads}, stream, p);
 }
 
 }  // namespace deepinfer::cuda

@@ -36,11 +36,11 @@ struct Stage {
 };
 
 /// Blocks on a multiprocessor. What the copying warps give up lets a consumer have more than its share of registers.
-template <int kColumns>
-constexpr int kBlocksAtOnce = kColumns == 128 ? 1 : 2;
+template <WeightKind kind, int kColumns>
+constexpr int kBlocksAtOnce = kColumns == 128 || (kColumns == 64 && kind == WeightKind::bf16) ? 1 : 2;
 /// Sets of operands in registers: with two, codes are turned while the tensor cores work; with one, another block's are.
-template <int kColumns>
-constexpr int kOperandSets = kColumns == 64 ? 1 : 2;
+template <WeightKind kind, int kColumns>
+constexpr int kOperandSets = kColumns == 64 && kind != WeightKind::bf16 ? 1 : 2;
 
 struct HopperParams {
   GemmParams gemm;
@@ -236,7 +236,7 @@ __device__ __forceinline__ void multiply_slices(const HopperParams& p, const Rin
                                                 int last_slice, float (&total)[kColumns / 2]) {
   using S = Stage<kind, kColumns>;
   float acc[kColumns / 2];
-  constexpr int kSets = kOperandSets<kColumns>;
+  constexpr int kSets = kOperandSets<kind, kColumns>;
   unsigned a[kSets][4][4];
   RingPlace place;
   for (int slice = first_slice; slice < last_slice; ++slice) {
@@ -345,7 +345,7 @@ __device__ __forceinline__ void store_results(const HopperParams& p, const GemmW
 #endif  // SM90
 
 template <WeightKind kind, int kColumns>
-__global__ __launch_bounds__(kThreads, kBlocksAtOnce<kColumns>) void warpgroup_gemm_kernel(const __grid_constant__ HopperParams p) {
+__global__ __launch_bounds__(kThreads, kBlocksAtOnce<kind, kColumns>) void warpgroup_gemm_kernel(const __grid_constant__ HopperParams p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using S = Stage<kind, kColumns>;
   extern __shared__ __align__(128) std::uint8_t memory[];
@@ -379,7 +379,7 @@ __global__ __launch_bounds__(kThreads, kBlocksAtOnce<kColumns>) void warpgroup_g
     give_registers<32>();
     copy_all<kind, kColumns>(p, work, ring, tile_row, slice_begin(first_slice, steps), slice_begin(last_slice, steps));
   } else {
-    take_registers<kBlocksAtOnce<kColumns> == 1 ? 232 : 104>();
+    take_registers<kBlocksAtOnce<kind, kColumns> == 1 ? 232 : 104>();
     wait_for_inputs();
     const int row = warp * 16 + threadIdx.x % 32 / 4;
     float total[kColumns / 2];
@@ -412,7 +412,7 @@ void launch_columns(const GemmParams& gemm, const ColumnTiles& tiles, int groups
   HopperParams p{.gemm = gemm};
   const int blocks = row_tiles * tiles.count * groups;
   p.in_slices = blocks < kFewBlocks && gemm.k / S::kValues >= kSlices;
-  const int limit = (kBlocksAtOnce<kColumns> == 1 ? kMaxSharedBytes : kBlockBytes) - kBarrierBytes;
+  const int limit = (kBlocksAtOnce<kind, kColumns> == 1 ? kMaxSharedBytes : kBlockBytes) - kBarrierBytes;
   p.stages = std::min(kMaxStages, limit / S::kBytes);
   const int ring_bytes = std::max(p.stages * S::kBytes, kColumns * kResultStride * 4);
   auto* kernel = warpgroup_gemm_kernel<kind, kColumns>;

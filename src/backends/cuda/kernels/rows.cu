@@ -1,11 +1,14 @@
 // Residual streams, norms, quantisation and rotations: one block a row (docs/spec/model.md 4.3-4.6, 5.1-5.3).
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/launch.h"
+#include "backends/cuda/kernels/row_vectors.cuh"
+#include "backends/cuda/kernels/start.cuh"
 
 namespace deepinfer::cuda {
 namespace {
 
 __global__ void embed_kernel(EmbedParams p) {
+  begin_in_turn();
   const std::int64_t r = blockIdx.x;
   const bool is_image = p.is_image != nullptr && p.is_image[r] != 0;
   const bf16* row = is_image ? row_at(p.image_rows, r, p.hidden) : row_at(p.table, p.token[r], p.hidden);
@@ -15,6 +18,7 @@ __global__ void embed_kernel(EmbedParams p) {
 }
 
 __global__ void collapse_norm_kernel(CollapseNormParams p) {
+  begin_in_turn();
   extern __shared__ bf16 x[];
   __shared__ double sums[kRowWarps];
   const std::int64_t r = blockIdx.x;
@@ -39,34 +43,143 @@ __global__ void collapse_norm_kernel(CollapseNormParams p) {
   }
 }
 
-__global__ void expand_kernel(ExpandParams p) {
+/// The thread's values of x = bf16(sum of streams times pre).
+__device__ __forceinline__ Vector collapse_vector(const CollapseNormParams& p, std::int64_t r, std::int32_t c) {
+  double sums[kVector] = {};
+  for (std::int32_t s = 0; s < p.streams; ++s) {
+    const double pre = p.pre[r * p.streams + s];
+    const Vector h = load_vector(row_at(p.h, r * p.streams + s, p.hidden) + c);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      sums[i] += pre * h.v[i];
+    }
+  }
+  Vector out;
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    out.v[i] = to_float(round_bf16(sums[i]));
+  }
+  return out;
+}
+
+__global__ void collapse_norm_vectors_kernel(CollapseNormParams p) {
+  __shared__ double sums[kRowWarps];
+  begin_in_turn();
   const std::int64_t r = blockIdx.x;
-  const std::int32_t c = blockIdx.y * kBlockThreads + threadIdx.x;
+  const std::int32_t c = threadIdx.x * kVector;
+  const bool inside = c < p.hidden;
+  Vector x{};
+  if (inside) {
+    x = collapse_vector(p, r, c);
+    if (p.x != nullptr) {
+      store_vector(x, row_at(p.x, r, p.hidden) + c);
+    }
+  }
+  norm_vector(x, p.weight, p.hidden, p.norm_eps, inside, sums);
+  if (inside) {
+    store_vector(x, row_at(p.y, r, p.hidden) + c);
+  }
+  if (p.q8.codes != nullptr) {
+    store_vector_q8(x, inside, c, row_at(p.q8.codes, r, p.hidden), row_at(p.q8.scales, r, p.hidden / kQ8Group));
+  }
+}
+
+__global__ void rms_norm_vectors_kernel(RmsNormParams p) {
+  __shared__ double sums[kRowWarps];
+  begin_in_turn();
+  const std::int64_t r = blockIdx.x;
+  const std::int32_t c = threadIdx.x * kVector;
+  const bool inside = c < p.width;
+  Vector x{};
+  if (inside) {
+    x = load_vector(row_at(p.x, r, p.x_stride == 0 ? p.width : p.x_stride) + c);
+  }
+  norm_vector(x, p.weight, p.width, p.norm_eps, inside, sums);
+  if (inside && p.y != nullptr) {
+    store_vector(x, row_at(p.y, r, p.width) + c);
+  }
+  if (p.q8.codes != nullptr) {
+    store_vector_q8(x, inside, c, row_at(p.q8.codes, r, p.width), row_at(p.q8.scales, r, p.width / kQ8Group));
+  }
+}
+
+__global__ void quantise_vectors_kernel(QuantiseParams p) {
+  begin_in_turn();
+  const std::int64_t r = blockIdx.x;
+  const std::int32_t c = (blockIdx.y * kBlockThreads + threadIdx.x) * kVector;
+  const bool inside = c < p.width;
+  Vector x{};
+  if (inside) {
+    x = load_vector(row_at(p.x, r, p.width) + c);
+  }
+  store_vector_q8(x, inside, c, row_at(p.q8.codes, r, p.width), row_at(p.q8.scales, r, p.width / kQ8Group));
+}
+
+/// A thread takes kWidth neighbouring columns of all streams.
+template <int kWidth>
+__global__ void expand_kernel(ExpandParams p) {
+  begin_in_turn();
+  const std::int64_t r = blockIdx.x;
+  const std::int32_t c = (blockIdx.y * kBlockThreads + threadIdx.x) * kWidth;
   if (c >= p.hidden) {
     return;
   }
   constexpr std::int32_t kMaxStreams = 8;
   bf16* h = row_at(p.h, r, static_cast<std::int64_t>(p.streams) * p.hidden);
   const float* comb = row_at(p.comb, r, p.streams * p.streams);
-  double old[kMaxStreams];
+  float old[kMaxStreams][kWidth];
+  float y[kWidth];
+  const auto load = [](const bf16* from, float(&to)[kWidth]) {
+    if constexpr (kWidth == kVector) {
+      const Vector v = load_vector(from);
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) {
+        to[i] = v.v[i];
+      }
+    } else {
+      to[0] = to_float(from[0]);
+    }
+  };
 #pragma unroll
   for (std::int32_t j = 0; j < kMaxStreams; ++j) {
-    old[j] = j < p.streams ? to_float(row_at(h, j, p.hidden)[c]) : 0.0F;
+    if (j < p.streams) {
+      load(row_at(h, j, p.hidden) + c, old[j]);
+    }
   }
-  const double y = to_float(row_at(p.y, r, p.hidden)[c]);
+  load(row_at(p.y, r, p.hidden) + c, y);
   for (std::int32_t k = 0; k < p.streams; ++k) {
-    double sum = p.post[r * p.streams + k] * y;
+    const double post = p.post[r * p.streams + k];
+    double sums[kWidth];
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      sums[i] = post * y[i];
+    }
 #pragma unroll
     for (std::int32_t j = 0; j < kMaxStreams; ++j) {
       if (j < p.streams) {
-        sum += comb[j * p.streams + k] * old[j];
+        const double factor = comb[j * p.streams + k];
+#pragma unroll
+        for (int i = 0; i < kWidth; ++i) {
+          sums[i] += factor * old[j][i];
+        }
       }
     }
-    row_at(h, k, p.hidden)[c] = round_bf16(sum);
+    bf16* out = row_at(h, k, p.hidden) + c;
+    if constexpr (kWidth == kVector) {
+      Vector v;
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) {
+        v.v[i] = to_float(round_bf16(sums[i]));
+      }
+      store_vector(v, out);
+    } else {
+      out[0] = round_bf16(sums[0]);
+    }
   }
 }
 
 __global__ void mean_streams_kernel(MeanStreamsParams p) {
+  begin_in_turn();
   const std::int64_t r = blockIdx.x;
   const bf16* h = row_at(p.h, r, static_cast<std::int64_t>(p.streams) * p.hidden);
   for (std::int32_t c = threadIdx.x; c < p.hidden; c += kBlockThreads) {
@@ -79,6 +192,7 @@ __global__ void mean_streams_kernel(MeanStreamsParams p) {
 }
 
 __global__ void add_rows_kernel(AddRowsParams p) {
+  begin_in_turn();
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.y) * kBlockThreads + threadIdx.x;
   if (c < p.width) {
     row_at(p.y, blockIdx.x, p.width)[c] += row_at(p.x, blockIdx.x, p.width)[c];
@@ -86,6 +200,7 @@ __global__ void add_rows_kernel(AddRowsParams p) {
 }
 
 __global__ void rms_norm_kernel(RmsNormParams p) {
+  begin_in_turn();
   extern __shared__ bf16 y[];
   __shared__ double sums[kRowWarps];
   const std::int64_t r = blockIdx.x;
@@ -100,15 +215,8 @@ __global__ void rms_norm_kernel(RmsNormParams p) {
   }
 }
 
-__global__ void quantise_kernel(QuantiseParams p) {
-  const std::int64_t r = blockIdx.x;
-  const std::int32_t c = blockIdx.y * kBlockThreads + threadIdx.x;
-  if (c < p.width) {  // whole groups
-    store_q8(row_at(p.x, r, p.width)[c], c, row_at(p.q8.codes, r, p.width), row_at(p.q8.scales, r, p.width / kQ8Group));
-  }
-}
-
 __global__ void rope_table_kernel(RopeTableParams p) {
+  begin_in_turn();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
   if (i >= static_cast<std::int64_t>(p.num_rows) * p.half_dim) {
     return;
@@ -122,6 +230,7 @@ __global__ void rope_table_kernel(RopeTableParams p) {
 }
 
 __global__ void rotate_kernel(RotateParams p) {
+  begin_in_turn();
   const std::int64_t r = blockIdx.x;
   const std::int32_t half = p.rope_dim / 2;
   for (std::int32_t i = threadIdx.x; i < p.heads * half; i += kBlockThreads) {
@@ -132,37 +241,53 @@ __global__ void rotate_kernel(RotateParams p) {
 
 }  // namespace
 
-void embed(const EmbedParams& p, cudaStream_t stream) { embed_kernel<<<p.num_rows, kBlockThreads, 0, stream>>>(p); }
+void embed(const EmbedParams& p, cudaStream_t stream) { start(embed_kernel, {.grid = dim3(p.num_rows), .block = kBlockThreads}, stream, p); }
 
 void collapse_norm(const CollapseNormParams& p, cudaStream_t stream) {
-  collapse_norm_kernel<<<p.num_rows, kRowThreads, p.hidden * sizeof(bf16), stream>>>(p);
+  if (fits_vectors(p.hidden)) {
+    start(collapse_norm_vectors_kernel, {.grid = dim3(p.num_rows), .block = vector_threads(p.hidden)}, stream, p);
+  } else {
+    start(collapse_norm_kernel, {.grid = dim3(p.num_rows), .block = kRowThreads, .shared_bytes = p.hidden * sizeof(bf16)}, stream, p);
+  }
 }
 
 void expand(const ExpandParams& p, cudaStream_t stream) {
-  const dim3 grid(p.num_rows, (p.hidden + kBlockThreads - 1) / kBlockThreads);
-  expand_kernel<<<grid, kBlockThreads, 0, stream>>>(p);
+  const auto grid = [&](int width) { return dim3(p.num_rows, (p.hidden + kBlockThreads * width - 1) / (kBlockThreads * width)); };
+  if (p.hidden % kVector == 0) {
+    start(expand_kernel<kVector>, {.grid = grid(kVector), .block = kBlockThreads}, stream, p);
+  } else {
+    start(expand_kernel<1>, {.grid = grid(1), .block = kBlockThreads}, stream, p);
+  }
 }
 
-void mean_streams(const MeanStreamsParams& p, cudaStream_t stream) { mean_streams_kernel<<<p.num_rows, kBlockThreads, 0, stream>>>(p); }
+void mean_streams(const MeanStreamsParams& p, cudaStream_t stream) {
+  start(mean_streams_kernel, {.grid = dim3(p.num_rows), .block = kBlockThreads}, stream, p);
+}
 
 void add_rows(const AddRowsParams& p, cudaStream_t stream) {
-  const dim3 grid(p.num_rows, (p.width + kBlockThreads - 1) / kBlockThreads);
-  add_rows_kernel<<<grid, kBlockThreads, 0, stream>>>(p);
+  start(add_rows_kernel, {.grid = dim3(p.num_rows, (p.width + kBlockThreads - 1) / kBlockThreads), .block = kBlockThreads}, stream, p);
 }
 
 void rms_norm(const RmsNormParams& p, cudaStream_t stream) {
-  rms_norm_kernel<<<p.num_rows, kRowThreads, p.width * sizeof(bf16), stream>>>(p);
+  if (fits_vectors(p.width) && p.x_stride % kVector == 0 && reinterpret_cast<std::uintptr_t>(p.x) % 16 == 0) {
+    start(rms_norm_vectors_kernel, {.grid = dim3(p.num_rows), .block = vector_threads(p.width)}, stream, p);
+  } else {
+    start(rms_norm_kernel, {.grid = dim3(p.num_rows), .block = kRowThreads, .shared_bytes = p.width * sizeof(bf16)}, stream, p);
+  }
 }
 
 void quantise(const QuantiseParams& p, cudaStream_t stream) {
-  quantise_kernel<<<dim3(p.num_rows, (p.width + kBlockThreads - 1) / kBlockThreads), kBlockThreads, 0, stream>>>(p);
+  constexpr int kColumns = kBlockThreads * kVector;
+  start(quantise_vectors_kernel, {.grid = dim3(p.num_rows, (p.width + kColumns - 1) / kColumns), .block = kBlockThreads}, stream, p);
 }
 
 void rope_table(const RopeTableParams& p, cudaStream_t stream) {
   const std::int64_t count = static_cast<std::int64_t>(p.num_rows) * p.half_dim;
-  rope_table_kernel<<<(count + kBlockThreads - 1) / kBlockThreads, kBlockThreads, 0, stream>>>(p);
+  start(rope_table_kernel, {.grid = dim3((count + kBlockThreads - 1) / kBlockThreads), .block = kBlockThreads}, stream, p);
 }
 
-void rotate(const RotateParams& p, cudaStream_t stream) { rotate_kernel<<<p.num_rows, kBlockThreads, 0, stream>>>(p); }
+void rotate(const RotateParams& p, cudaStream_t stream) {
+  start(rotate_kernel, {.grid = dim3(p.num_rows), .block = kBlockThreads}, stream, p);
+}
 
 }  // namespace deepinfer::cuda

@@ -1,0 +1,103 @@
+// A row held by the threads of one block, eight neighbouring values a thread: one 16-byte access each, one pass, quantised in place.
+// For widths that are multiples of 32 and at most kMaxVectorWidth.
+#pragma once
+
+#include "backends/cuda/kernels/codecs.cuh"
+
+namespace deepinfer::cuda {
+
+inline constexpr int kVector = 8;
+inline constexpr std::int32_t kMaxVectorWidth = kRowThreads * kVector;
+
+[[nodiscard]] constexpr bool fits_vectors(std::int32_t width) { return width % kQ8Group == 0 && width <= kMaxVectorWidth; }
+/// Whole warps that hold a row.
+[[nodiscard]] constexpr int vector_threads(std::int32_t width) { return (width / kVector + 31) / 32 * 32; }
+
+struct Vector {
+  float v[kVector];
+};
+
+__device__ __forceinline__ Vector load_vector(const bf16* x) {
+  const uint4 words = *reinterpret_cast<const uint4*>(x);
+  const unsigned w[4] = {words.x, words.y, words.z, words.w};
+  Vector out;
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    out.v[i] = __uint_as_float(i % 2 == 0 ? w[i / 2] << 16 : w[i / 2] & 0xFFFF0000U);
+  }
+  return out;
+}
+
+/// Values must be exact in bf16.
+__device__ __forceinline__ void store_vector(const Vector& x, bf16* out) {
+  unsigned w[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    w[i] = __float_as_uint(x.v[2 * i]) >> 16 | (__float_as_uint(x.v[2 * i + 1]) & 0xFFFF0000U);
+  }
+  *reinterpret_cast<uint4*>(out) = make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+/// Sum over the threads of the block in a fixed tree; every thread gets it. `shared`: kRowWarps doubles.
+__device__ __forceinline__ double vector_sum(double value, double* shared) {
+  for (int offset = 16; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(kWholeWarp, value, offset);
+  }
+  if (threadIdx.x % 32 == 0) {
+    shared[threadIdx.x / 32] = value;
+  }
+  __syncthreads();
+  double sum = threadIdx.x % 32 < blockDim.x / 32 ? shared[threadIdx.x % 32] : 0.0;
+  for (int offset = 16; offset > 0; offset /= 2) {
+    sum += __shfl_xor_sync(kWholeWarp, sum, offset);
+  }
+  return sum;
+}
+
+/// x <- rms(x; weight), rounded. All threads of the block take part; those beyond the row hold zeros.
+__device__ __forceinline__ void norm_vector(Vector& x, const bf16* weight, std::int32_t width, float eps, bool inside, double* shared) {
+  double squares = 0;
+#pragma unroll
+  for (const float value : x.v) {
+    squares += static_cast<double>(value) * value;
+  }
+  const double inverse = 1.0 / sqrt(vector_sum(squares, shared) / width + eps);
+  if (inside) {
+    const Vector w = load_vector(weight + threadIdx.x * kVector);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      x.v[i] = to_float(round_bf16(w.v[i] * (x.v[i] * inverse)));
+    }
+  }
+}
+
+/// Q8 of the thread's values; a group lies in four neighbouring lanes. All lanes of the warp take part.
+__device__ __forceinline__ void store_vector_q8(const Vector& x, bool inside, std::int64_t first, std::uint8_t* codes, std::uint8_t* scales) {
+  float amax = kQ8Floor;
+#pragma unroll
+  for (const float value : x.v) {
+    const float magnitude = fabsf(value);
+    amax = magnitude > amax ? magnitude : amax;  // false for NaN
+  }
+  amax = fmaxf(amax, __shfl_xor_sync(kWholeWarp, amax, 1));
+  amax = fmaxf(amax, __shfl_xor_sync(kWholeWarp, amax, 2));
+  if (!inside) {
+    return;
+  }
+  const std::uint8_t scale = power_of_two_scale(amax, kE4M3Max);
+  const float inverse = 1.0F / ue8m0_to_float(scale);
+  std::uint8_t bytes[kVector];
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    bytes[i] = float_to_e4m3(x.v[i] * inverse);
+  }
+  uint2 packed;
+  packed.x = bytes[0] | bytes[1] << 8 | bytes[2] << 16 | static_cast<unsigned>(bytes[3]) << 24;
+  packed.y = bytes[4] | bytes[5] << 8 | bytes[6] << 16 | static_cast<unsigned>(bytes[7]) << 24;
+  *reinterpret_cast<uint2*>(codes + first) = packed;
+  if (first % kQ8Group == 0) {
+    scales[first / kQ8Group] = scale;
+  }
+}
+
+}  // namespace deepinfer::cuda
