@@ -37,10 +37,11 @@ struct Stage {
 
 /// Blocks on a multiprocessor. What the copying warps give up lets a consumer have more than its share of registers.
 template <WeightKind kind, int kColumns>
-constexpr int kBlocksAtOnce = kColumns == 128 || (kColumns == 64 && kind == WeightKind::bf16) ? 1 : 2;
+constexpr int kBlocksAtOnce = kind == WeightKind::bf16 ? (kColumns < 64 ? 2 : 1) : kColumns == 128 ? 1 : kColumns == 8 ? 3 : 2;
+constexpr int kConsumerRegisters[] = {0, 232, 104, 64};
 /// Sets of operands in registers: with two, codes are turned while the tensor cores work; with one, another block's are.
 template <WeightKind kind, int kColumns>
-constexpr int kOperandSets = kColumns == 64 && kind != WeightKind::bf16 ? 1 : 2;
+constexpr int kOperandSets = kind != WeightKind::bf16 && (kColumns == 8 || kColumns == 64) ? 1 : 2;
 
 struct HopperParams {
   GemmParams gemm;
@@ -147,7 +148,7 @@ __device__ void copy_all(const HopperParams& p, const GemmWork& work, const Ring
 /// A warp's codes and scales of a step.
 struct WarpCodes {
   unsigned words[2][2][4];  // row g, row g + 8; bf16: of each half
-  Scale scale[2];
+  std::uint8_t scale[2];
 };
 
 /// `row` within the tile, `first_row` of the tile within its block of scales.
@@ -166,9 +167,9 @@ __device__ __forceinline__ void load_codes(const std::uint8_t* stage, int row, i
       out.words[half][i][0] = v.x, out.words[half][i][1] = v.y, out.words[half][i][2] = v.z, out.words[half][i][3] = v.w;
     }
     if constexpr (kind == WeightKind::fp8) {
-      out.scale[i] = make_scale<Codes<kind>::kBias>(scales[(first_row + r) / kWeightBlock * 4 + step % 2 * 2 + t / 2]);
+      out.scale[i] = scales[(first_row + r) / kWeightBlock * 4 + step % 2 * 2 + t / 2];
     } else if constexpr (kind == WeightKind::fp4) {
-      out.scale[i] = make_scale<Codes<kind>::kBias>(scales[r * 4 + t]);
+      out.scale[i] = scales[r * 4 + t];
     }
   }
 }
@@ -178,20 +179,25 @@ __device__ __forceinline__ void load_codes(const std::uint8_t* stage, int row, i
 template <WeightKind kind>
 __device__ __forceinline__ void unpack_group(const WarpCodes& codes, int group, unsigned zero, unsigned (&a)[4][4]) {
   unsigned pairs[2][2][4];  // unit, row
+  Scale scale[2] = {};
+  if constexpr (kind != WeightKind::bf16) {
+    scale[0] = make_scale<Codes<kind>::kBias>(codes.scale[0]);
+    scale[1] = make_scale<Codes<kind>::kBias>(codes.scale[1]);
+  }
 #pragma unroll
   for (int unit = 0; unit < 2; ++unit) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const unsigned* words = kind == WeightKind::bf16 ? codes.words[unit][i] : codes.words[0][i] + (group * 2 + unit) * Codes<kind>::kWordsPerUnit;
-      Codes<kind>::unpack(words, codes.scale[i], pairs[unit][i]);
+      Codes<kind>::unpack(words, scale[i], pairs[unit][i]);
     }
   }
   if constexpr (kind != WeightKind::bf16) {
-    if (codes.scale[0].has_rest || codes.scale[1].has_rest) {  // hardly ever
+    if (max(codes.scale[0], codes.scale[1]) > 254 - Codes<kind>::kBias) {  // hardly ever
 #pragma unroll
       for (int unit = 0; unit < 2; ++unit) {
-        add_rest(pairs[unit][0], codes.scale[0]);
-        add_rest(pairs[unit][1], codes.scale[1]);
+        add_rest(pairs[unit][0], scale[0]);
+        add_rest(pairs[unit][1], scale[1]);
       }
     }
   }
@@ -216,10 +222,11 @@ __device__ __forceinline__ void unpack_group(const WarpCodes& codes, int group, 
 
 template <int kColumns>
 __device__ __forceinline__ void multiply_group(float (&acc)[kColumns / 2], const unsigned (&a)[4][4], std::uint32_t x) {
+  const std::uint64_t first = matrix_of(x, kColumns * 16);
   begin_products();
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    multiply<kColumns>(acc, a[i], matrix_of(x + i * 2 * kColumns * 16, kColumns * 16));
+    multiply<kColumns>(acc, a[i], first + i * 2 * kColumns);  // two pieces of 8 values on, in units of 16 bytes
   }
   commit_products();
 }
@@ -379,7 +386,7 @@ __global__ __launch_bounds__(kThreads, kBlocksAtOnce<kind, kColumns>) void warpg
     give_registers<32>();
     copy_all<kind, kColumns>(p, work, ring, tile_row, slice_begin(first_slice, steps), slice_begin(last_slice, steps));
   } else {
-    take_registers<kBlocksAtOnce<kind, kColumns> == 1 ? 232 : 104>();
+    take_registers<kConsumerRegisters[kBlocksAtOnce<kind, kColumns>]>();
     wait_for_inputs();
     const int row = warp * 16 + threadIdx.x % 32 / 4;
     float total[kColumns / 2];
@@ -403,7 +410,6 @@ __global__ __launch_bounds__(kThreads, kBlocksAtOnce<kind, kColumns>) void warpg
 
 constexpr int kFewBlocks = 120;               // below, slices go to a cluster
 constexpr int kMaxSharedBytes = 227 * 1024;   // of a block on SM90
-constexpr int kBlockBytes = 108 * 1024;       // with two blocks on a multiprocessor
 
 template <WeightKind kind, int kColumns>
 void launch_columns(const GemmParams& gemm, const ColumnTiles& tiles, int groups, cudaStream_t stream) {
@@ -412,7 +418,8 @@ void launch_columns(const GemmParams& gemm, const ColumnTiles& tiles, int groups
   HopperParams p{.gemm = gemm};
   const int blocks = row_tiles * tiles.count * groups;
   p.in_slices = blocks < kFewBlocks && gemm.k / S::kValues >= kSlices;
-  const int limit = (kBlocksAtOnce<kind, kColumns> == 1 ? kMaxSharedBytes : kBlockBytes) - kBarrierBytes;
+  constexpr int kBlocks = kBlocksAtOnce<kind, kColumns>;
+  const int limit = (kMaxSharedBytes + 1024) / kBlocks - 1024 - kBarrierBytes;  // each block takes 1 KB more than it asks for
   p.stages = std::min(kMaxStages, limit / S::kBytes);
   const int ring_bytes = std::max(p.stages * S::kBytes, kColumns * kResultStride * 4);
   auto* kernel = warpgroup_gemm_kernel<kind, kColumns>;

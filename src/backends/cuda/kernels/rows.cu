@@ -7,6 +7,8 @@
 namespace deepinfer::cuda {
 namespace {
 
+constexpr int kExpandColumns = 4;
+
 __global__ void embed_kernel(EmbedParams p) {
   begin_in_turn();
   const std::int64_t r = blockIdx.x;
@@ -115,66 +117,77 @@ __global__ void quantise_vectors_kernel(QuantiseParams p) {
   store_vector_q8(x, inside, c, row_at(p.q8.codes, r, p.width), row_at(p.q8.scales, r, p.width / kQ8Group));
 }
 
-/// A thread takes kWidth neighbouring columns of all streams.
-template <int kWidth>
+/// A thread takes four neighbouring columns of all streams. Coefficients come first: stores to h would hold back loads after them.
+template <int kStreams>
 __global__ void expand_kernel(ExpandParams p) {
   begin_in_turn();
   const std::int64_t r = blockIdx.x;
-  const std::int32_t c = (blockIdx.y * kBlockThreads + threadIdx.x) * kWidth;
+  const std::int32_t c = (blockIdx.y * kBlockThreads + threadIdx.x) * kExpandColumns;
+  if (c >= p.hidden) {
+    return;
+  }
+  float comb[kStreams * kStreams];
+  float post[kStreams];
+#pragma unroll
+  for (int i = 0; i < kStreams * kStreams; ++i) {
+    comb[i] = p.comb[r * kStreams * kStreams + i];
+  }
+#pragma unroll
+  for (int k = 0; k < kStreams; ++k) {
+    post[k] = p.post[r * kStreams + k];
+  }
+  bf16* h = row_at(p.h, r, static_cast<std::int64_t>(kStreams) * p.hidden) + c;
+  ushort4 old[kStreams];
+#pragma unroll
+  for (int j = 0; j < kStreams; ++j) {
+    old[j] = *reinterpret_cast<const ushort4*>(row_at(h, j, p.hidden));
+  }
+  const ushort4 y = *reinterpret_cast<const ushort4*>(row_at(p.y, r, p.hidden) + c);
+  const auto value = [](const ushort4& v, int i) {
+    return to_float(bf16{i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w});
+  };
+#pragma unroll
+  for (int k = 0; k < kStreams; ++k) {
+    unsigned short out[kExpandColumns];
+#pragma unroll
+    for (int i = 0; i < kExpandColumns; ++i) {
+      double sum = static_cast<double>(post[k]) * value(y, i);
+#pragma unroll
+      for (int j = 0; j < kStreams; ++j) {
+        sum += static_cast<double>(comb[j * kStreams + k]) * value(old[j], i);
+      }
+      out[i] = round_bf16(sum).bits;
+    }
+    *reinterpret_cast<ushort4*>(row_at(h, k, p.hidden)) = make_ushort4(out[0], out[1], out[2], out[3]);
+  }
+}
+
+/// Any number of streams, one column a thread.
+__global__ void expand_any_kernel(ExpandParams p) {
+  begin_in_turn();
+  const std::int64_t r = blockIdx.x;
+  const std::int32_t c = blockIdx.y * kBlockThreads + threadIdx.x;
   if (c >= p.hidden) {
     return;
   }
   constexpr std::int32_t kMaxStreams = 8;
   bf16* h = row_at(p.h, r, static_cast<std::int64_t>(p.streams) * p.hidden);
   const float* comb = row_at(p.comb, r, p.streams * p.streams);
-  float old[kMaxStreams][kWidth];
-  float y[kWidth];
-  const auto load = [](const bf16* from, float(&to)[kWidth]) {
-    if constexpr (kWidth == kVector) {
-      const Vector v = load_vector(from);
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) {
-        to[i] = v.v[i];
-      }
-    } else {
-      to[0] = to_float(from[0]);
-    }
-  };
+  double old[kMaxStreams];
 #pragma unroll
   for (std::int32_t j = 0; j < kMaxStreams; ++j) {
-    if (j < p.streams) {
-      load(row_at(h, j, p.hidden) + c, old[j]);
-    }
+    old[j] = j < p.streams ? to_float(row_at(h, j, p.hidden)[c]) : 0.0F;
   }
-  load(row_at(p.y, r, p.hidden) + c, y);
+  const double y = to_float(row_at(p.y, r, p.hidden)[c]);
   for (std::int32_t k = 0; k < p.streams; ++k) {
-    const double post = p.post[r * p.streams + k];
-    double sums[kWidth];
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) {
-      sums[i] = post * y[i];
-    }
+    double sum = p.post[r * p.streams + k] * y;
 #pragma unroll
     for (std::int32_t j = 0; j < kMaxStreams; ++j) {
       if (j < p.streams) {
-        const double factor = comb[j * p.streams + k];
-#pragma unroll
-        for (int i = 0; i < kWidth; ++i) {
-          sums[i] += factor * old[j][i];
-        }
+        sum += comb[j * p.streams + k] * old[j];
       }
     }
-    bf16* out = row_at(h, k, p.hidden) + c;
-    if constexpr (kWidth == kVector) {
-      Vector v;
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) {
-        v.v[i] = to_float(round_bf16(sums[i]));
-      }
-      store_vector(v, out);
-    } else {
-      out[0] = round_bf16(sums[0]);
-    }
+    row_at(h, k, p.hidden)[c] = round_bf16(sum);
   }
 }
 
@@ -252,11 +265,11 @@ void collapse_norm(const CollapseNormParams& p, cudaStream_t stream) {
 }
 
 void expand(const ExpandParams& p, cudaStream_t stream) {
-  const auto grid = [&](int width) { return dim3(p.num_rows, (p.hidden + kBlockThreads * width - 1) / (kBlockThreads * width)); };
-  if (p.hidden % kVector == 0) {
-    start(expand_kernel<kVector>, {.grid = grid(kVector), .block = kBlockThreads}, stream, p);
+  const auto grid = [&](int columns) { return dim3(p.num_rows, (p.hidden + kBlockThreads * columns - 1) / (kBlockThreads * columns)); };
+  if (p.streams == 4 && p.hidden % kExpandColumns == 0) {
+    start(expand_kernel<4>, {.grid = grid(kExpandColumns), .block = kBlockThreads}, stream, p);
   } else {
-    start(expand_kernel<1>, {.grid = grid(1), .block = kBlockThreads}, stream, p);
+    start(expand_any_kernel, {.grid = grid(1), .block = kBlockThreads}, stream, p);
   }
 }
 
