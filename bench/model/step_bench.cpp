@@ -1,4 +1,5 @@
-// Usage: step_bench DIR cpu|cuda [CONTEXT]
+// Usage: step_bench DIR cpu|cuda [CONTEXT] [REQUESTS]
+// With REQUESTS only decode steps of so many requests.
 // Time of single forwards of a checkpoint: decode steps of 1, 8, 64 and 256 requests at CONTEXT positions each, and a prefill chunk, with the
 // bytes and FLOPs they need (step_cost.h) and the ratio to the floor of a memory bandwidth measured by copies in the same run. Median of many.
 // Distinct experts per step are assumed as under uniform routing. Caches hold what earlier steps left there; values do not change the time.
@@ -84,7 +85,7 @@ void report(const std::string& what, double seconds, const Cost& cost, double ba
   std::fflush(stdout);
 }
 
-int main_with(const std::string& directory, const std::string& name, std::int32_t context) {
+int main_with(const std::string& directory, const std::string& name, std::int32_t context, std::int32_t only_requests) {
   auto device = name == "cuda" ? cuda::make_device({}) : Result<std::unique_ptr<Device>>(cpu::make_device({}));
   auto checkpoint = weights::Checkpoint::open(directory);
   const auto config = model::load_config(directory);
@@ -115,12 +116,12 @@ int main_with(const std::string& directory, const std::string& name, std::int32_
   const double bandwidth = copy_bandwidth(**device);
   std::printf("copy bandwidth %.0f GB/s\n", bandwidth / 1e9);
   const Requests requests(kMostRequests, blocks_each, kPrefillRows + kMostRequests, config->vocab_size);
-  {
+  if (only_requests == 0) {
     const std::vector<model::Chunk> chunks = {requests.chunk(0, 0, kPrefillRows, 1)};
     const double seconds = median_seconds(5, [&] { (void)(*model)->forward(chunks); });
     report("prefill " + std::to_string(kPrefillRows), seconds, step_cost(*config, {kPrefillRows, 1, kPrefillRows / 2.0, 1}), bandwidth);
   }
-  for (const std::int32_t count : {1, 8, 64, 256}) {
+  for (const std::int32_t count : only_requests == 0 ? std::vector<std::int32_t>{1, 8, 64, 256} : std::vector<std::int32_t>{only_requests}) {
     std::vector<model::Chunk> chunks;
     for (std::int32_t r = 0; r < count; ++r) {
       chunks.push_back(requests.chunk(r, context, 1, 1));
@@ -138,8 +139,9 @@ int main_with(const std::string& directory, const std::string& name, std::int32_
 
 int main(int count, char** arguments) {
   if (count < 3) {
-    std::fprintf(stderr, "usage: step_bench DIR cpu|cuda [CONTEXT]\n");
+    std::fprintf(stderr, "usage: step_bench DIR cpu|cuda [CONTEXT] [REQUESTS]\n");
     return 2;
   }
-  return deepinfer::bench::main_with(arguments[1], arguments[2], count > 3 ? std::atoi(arguments[3]) : 1024);
+  return deepinfer::bench::main_with(arguments[1], arguments[2], count > 3 ? std::atoi(arguments[3]) : 1024,
+                                     count > 4 ? std::atoi(arguments[4]) : 0);
 }

@@ -9,10 +9,13 @@ namespace {
 constexpr int kFewColumns = 8;
 constexpr int kManyRows = 120 * 128;
 
-int packed_columns(std::int64_t columns) { return columns <= 8 ? 8 : columns <= 32 ? 32 : columns <= 64 ? 64 : 128; }
+int packed_columns(std::int64_t columns) { return columns <= 8 ? 8 : columns <= 16 ? 16 : columns <= 32 ? 32 : columns <= 64 ? 64 : 128; }
 int plain_columns(std::int64_t columns) { return columns <= 8 ? 8 : columns <= 16 ? 16 : columns <= 64 ? 32 : 128; }
 
 int columns_for(bool is_packed, std::int64_t columns) { return is_packed ? packed_columns(columns) : plain_columns(columns); }
+
+/// Columns of a tile when experts have `mean` columns each. A second tile costs as much as the first; empty columns cost little.
+int expert_columns(bool is_packed, std::int64_t mean) { return columns_for(is_packed, mean <= 3 ? mean : mean + mean / 2 + 2); }
 
 }  // namespace
 
@@ -24,8 +27,7 @@ ColumnTiles tiles_for(WeightKind kind, std::int64_t n, int k, int num_columns) {
 }
 
 ColumnTiles tiles_for_experts(bool is_packed, std::int64_t num_columns, int num_experts) {
-  // An expert's share varies: tiles of about the mean are filled well enough.
-  const int columns = columns_for(is_packed, (num_columns + num_experts - 1) / num_experts);
+  const int columns = expert_columns(is_packed, (num_columns + num_experts - 1) / num_experts);
   return {.columns = columns,
           .count = static_cast<int>(num_columns / columns + std::min<std::int64_t>(num_experts, num_columns)),
           .is_packed = is_packed};

@@ -46,6 +46,8 @@ struct ColumnTiles {
   int columns = 8;  // of a tile
   int count = 0;    // of tiles, at most
   bool is_packed = false;
+  /// The kernel reads activations as they are.
+  [[nodiscard]] bool reads_plain() const { return !is_packed && columns <= 16; }
   /// Values of all tiles' activations when packed.
   [[nodiscard]] std::int64_t values(int k) const { return static_cast<std::int64_t>(count) * columns * k; }
 };
@@ -70,8 +72,10 @@ struct GemmParams {
   std::int32_t num_columns = 0;
   const std::int32_t* num_tiles = nullptr;
   const int4* tiles = nullptr;  // expert, first column, columns
-  // Activations. Packed: as pack_q8() and pack_bf16() leave them. Otherwise rows in the order of x_place(), `x_stride` values apart.
+  // Activations. Packed: x as pack_q8() and pack_bf16() leave them. Otherwise rows `x_stride` values apart: x_q8, or x for a bf16 weight,
+  // where the tiles read plain activations; else x in the order of x_place().
   const bf16* x = nullptr;
+  Q8Rows x_q8;
   const std::int32_t* x_row = nullptr;  // not packed: row of x of a column; null: the column
   std::int64_t x_stride = 0;
   std::int64_t x_group = 0;  // values from a group's activations to the next one's; 0: groups share them

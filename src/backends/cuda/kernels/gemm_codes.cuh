@@ -150,7 +150,37 @@ struct Codes<WeightKind::bf16> {
   static constexpr int kWordsPerUnit = 4;
 };
 
-// --- pieces of both kernels ---------------------------------------------------------------------------------------
+/// Eight activations to four pairs in the order in which the codes of a weight come out. Unlike weights they may be NaN.
+template <WeightKind kind>
+__device__ __forceinline__ void unpack_activations(const unsigned* x, std::uint8_t ue8m0, unsigned (&pairs)[4]) {
+  if constexpr (kind == WeightKind::bf16) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      pairs[i] = x[i];
+    }
+  } else {
+    unsigned words[2] = {x[0], x[1]};
+    if constexpr (kind == WeightKind::fp4) {  // pairs of codes i and i + 4
+      words[0] = __byte_perm(x[0], x[1], 0x5410);
+      words[1] = __byte_perm(x[0], x[1], 0x7632);
+    }
+    const Scale scale = make_scale<Codes<WeightKind::fp8>::kBias>(ue8m0);
+    Codes<WeightKind::fp8>::unpack(words, scale, pairs);
+    add_rest(pairs, scale);
+    constexpr unsigned kMagnitudes = 0x7F7F7F7FU;
+    const unsigned is_nan = (((words[0] & kMagnitudes) + 0x01010101U) | ((words[1] & kMagnitudes) + 0x01010101U)) & 0x80808080U;
+    if (is_nan != 0) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {  // pair i: bytes i % 2 and i % 2 + 2 of word i / 2
+        const unsigned word = words[i / 2] >> (i % 2 * 8);
+        pairs[i] |= (word & 0x7FU) == 0x7FU ? 0x7FC0U : 0U;
+        pairs[i] |= (word >> 16 & 0x7FU) == 0x7FU ? 0x7FC00000U : 0U;
+      }
+    }
+  }
+}
+
+// --- pieces of all kernels ----------------------------------------------------------------------------------------
 
 /// kBytes from `source`; words beyond stay untouched.
 template <int kBytes>

@@ -435,6 +435,7 @@ void launch_columns(const GemmParams& gemm, const ColumnTiles& tiles, int groups
 template <WeightKind kind>
 void launch_kind(const GemmParams& p, const ColumnTiles& tiles, int groups, cudaStream_t stream) {
   const auto launch = tiles.columns == 8    ? launch_columns<kind, 8>
+                      : tiles.columns == 16 ? launch_columns<kind, 16>
                       : tiles.columns == 32 ? launch_columns<kind, 32>
                       : tiles.columns == 64 ? launch_columns<kind, 64>
                                             : launch_columns<kind, 128>;

@@ -12,20 +12,30 @@ constexpr int kTileRows = 16;  // weight rows of one instruction
 
 // --- few columns: one 16-row tile a block, a slice a warp; bound by the weights ----------------------------------
 
-/// Codes and scales of a lane's two rows in one step.
-template <WeightKind kind, int kBytes>
-struct StepCodes {
+/// What a lane reads for one step: codes and scales of its two rows, activations of its columns as they come (Q8 or bf16).
+template <WeightKind kind, int kBytes, int kColumnTiles>
+struct LaneStep {
+  static constexpr int kCodes = codes_of(kind, kBytes);
+  static constexpr int kXWords = kind == WeightKind::bf16 ? kCodes / 2 : kCodes / 4;
   unsigned words[2][4];
+  unsigned x[kColumnTiles][kXWords];
   std::uint8_t scales[2];
+  std::uint8_t x_scale[kColumnTiles];
 };
 
-constexpr int kAhead = 4;  // steps whose codes are on their way
+/// Steps that are on their way: enough bytes for the memory, few enough registers for kNarrowBlocks blocks on a multiprocessor.
+template <WeightKind kind, int kColumnTiles>
+constexpr int kAhead = kind == WeightKind::bf16 ? 8 / kColumnTiles : kColumnTiles > 1 ? 2 : 3;
+/// Weights of bf16 are small ones with few blocks.
+template <WeightKind kind>
+constexpr int kNarrowBlocks = kind == WeightKind::bf16 ? 2 : 3;
 
 template <WeightKind kind, int kBytes, int kColumnTiles>
-__global__ __launch_bounds__(kSlices * 32) void narrow_gemm_kernel(GemmParams p) {
-  constexpr int kCodes = codes_of(kind, kBytes);
-  constexpr int kStep = 4 * kCodes;
-  constexpr int kUnits = kCodes / 8;
+__global__ __launch_bounds__(kSlices * 32, kNarrowBlocks<kind>) void narrow_gemm_kernel(GemmParams p) {
+  using Step = LaneStep<kind, kBytes, kColumnTiles>;
+  constexpr int kStep = 4 * Step::kCodes;
+  constexpr int kUnits = Step::kCodes / 8;
+  constexpr int kDepth = kAhead<kind, kColumnTiles>;
   __shared__ float parts[kSlices][kColumnTiles][4][32];
   if (p.experts != nullptr) {
     wait_for_inputs();  // the tiles
@@ -46,48 +56,78 @@ __global__ __launch_bounds__(kSlices * 32) void narrow_gemm_kernel(GemmParams p)
   const int steps = p.k / kStep;
   const int first = slice_begin(warp, steps);
   const int end = slice_begin(warp + 1, steps);
-  StepCodes<kind, kBytes> ring[kAhead];
-  const auto load = [&](int step, StepCodes<kind, kBytes>& out) {
-    if (step < end) {
+  const auto load_weights = [&](int step, Step& out) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        load_words<kBytes>(w[i] + static_cast<std::int64_t>(step) * 4 * kBytes, out.words[i]);
-        if constexpr (kind != WeightKind::bf16) {
-          out.scales[i] = scale_code<kind>(work.scales, rows[i], p.k, step * kStep + t * kCodes);
-        }
+    for (int i = 0; i < 2; ++i) {
+      load_words<kBytes>(w[i] + static_cast<std::int64_t>(step) * 4 * kBytes, out.words[i]);
+      if constexpr (kind != WeightKind::bf16) {
+        out.scales[i] = scale_code<kind>(work.scales, rows[i], p.k, step * kStep + t * Step::kCodes);
       }
     }
   };
+  std::int64_t x_start[kColumnTiles];  // of the lane's values in the rows of activations
+  const auto load_x = [&](int step, Step& out) {
 #pragma unroll
-  for (int i = 0; i < kAhead; ++i) {
-    load(first + i, ring[i]);
+    for (int j = 0; j < kColumnTiles; ++j) {
+      const std::int64_t start = x_start[j] + step * kStep;
+      const auto* source = reinterpret_cast<const unsigned*>(kind == WeightKind::bf16 ? reinterpret_cast<const std::uint8_t*>(p.x + start)
+                                                                                       : p.x_q8.codes + start);
+      if constexpr (Step::kXWords >= 4) {
+#pragma unroll
+        for (int i = 0; i < Step::kXWords; i += 4) {
+          const uint4 v = *reinterpret_cast<const uint4*>(source + i);
+          out.x[j][i] = v.x, out.x[j][i + 1] = v.y, out.x[j][i + 2] = v.z, out.x[j][i + 3] = v.w;
+        }
+      } else {
+        const uint2 v = *reinterpret_cast<const uint2*>(source);
+        out.x[j][0] = v.x, out.x[j][1] = v.y;
+      }
+      if constexpr (kind != WeightKind::bf16) {
+        out.x_scale[j] = p.x_q8.scales[start / kQ8Group];
+      }
+    }
+  };
+  Step ring[kDepth];
+#pragma unroll
+  for (int i = 0; i < kDepth; ++i) {
+    if (first + i < end) {
+      load_weights(first + i, ring[i]);
+    }
   }
   begin_in_turn();  // weights were not written by a kernel
-  const bf16* x[kColumnTiles];
 #pragma unroll
   for (int j = 0; j < kColumnTiles; ++j) {
     const std::int32_t column = work.first_column + min(j * 8 + g, work.num_columns - 1);
-    x[j] = p.x + (p.x_row != nullptr ? p.x_row[column] : column) * p.x_stride + blockIdx.z * p.x_group + t * 8;
+    x_start[j] = (p.x_row != nullptr ? p.x_row[column] : column) * p.x_stride + blockIdx.z * p.x_group + t * Step::kCodes;
+  }
+#pragma unroll
+  for (int i = 0; i < kDepth; ++i) {
+    if (first + i < end) {
+      load_x(first + i, ring[i]);
+    }
   }
   float acc[kColumnTiles][4] = {};
-  for (int base = first; base < end; base += kAhead) {
+  for (int base = first; base < end; base += kDepth) {
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
+    for (int i = 0; i < kDepth; ++i) {
       const int step = base + i;
       if (step < end) {
-        const StepCodes<kind, kBytes> codes = ring[i];
-        load(step + kAhead, ring[i]);
+        const Step now = ring[i];
+        if (step + kDepth < end) {
+          load_weights(step + kDepth, ring[i]);
+          load_x(step + kDepth, ring[i]);
+        }
         Scale scale[2] = {};
         if constexpr (kind != WeightKind::bf16) {
-          scale[0] = make_scale<Codes<kind>::kBias>(codes.scales[0]);
-          scale[1] = make_scale<Codes<kind>::kBias>(codes.scales[1]);
+          scale[0] = make_scale<Codes<kind>::kBias>(now.scales[0]);
+          scale[1] = make_scale<Codes<kind>::kBias>(now.scales[1]);
         }
 #pragma unroll
         for (int u = 0; u < kUnits; ++u) {
           unsigned pairs[2][4];
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
-            Codes<kind>::unpack(codes.words[r] + u * Codes<kind>::kWordsPerUnit, scale[r], pairs[r]);
+            Codes<kind>::unpack(now.words[r] + u * Codes<kind>::kWordsPerUnit, scale[r], pairs[r]);
             if constexpr (kind != WeightKind::bf16) {
               add_rest(pairs[r], scale[r]);
             }
@@ -96,9 +136,10 @@ __global__ __launch_bounds__(kSlices * 32) void narrow_gemm_kernel(GemmParams p)
           const unsigned second_half[4] = {pairs[0][2], pairs[1][2], pairs[0][3], pairs[1][3]};
 #pragma unroll
           for (int j = 0; j < kColumnTiles; ++j) {
-            const uint4 b = *reinterpret_cast<const uint4*>(x[j] + static_cast<std::int64_t>(step) * kStep + u * 32);
-            multiply(acc[j], first_half, b.x, b.y);
-            multiply(acc[j], second_half, b.z, b.w);
+            unsigned b[4];
+            unpack_activations<kind>(now.x[j] + u * (Step::kXWords / kUnits), now.x_scale[j], b);
+            multiply(acc[j], first_half, b[0], b[1]);
+            multiply(acc[j], second_half, b[2], b[3]);
           }
         }
       }

@@ -46,7 +46,7 @@ ColumnTiles tiles_of(const LinearBf16Params& p) { return tiles_for(WeightKind::b
 template <class Params>
 std::int64_t group_values(const Params& p) {
   const ColumnTiles tiles = tiles_of(p);
-  return tiles.is_packed ? tiles.values(p.k) : static_cast<std::int64_t>(p.num_rows) * p.k;
+  return tiles.is_packed ? tiles.values(p.k) : tiles.reads_plain() ? 0 : static_cast<std::int64_t>(p.num_rows) * p.k;
 }
 
 }  // namespace
@@ -57,13 +57,16 @@ std::size_t linear_scratch(const LinearBf16Params& p) { return tiles_of(p).is_pa
 void linear_q8(const LinearQ8Params& p, bf16* scratch, cudaStream_t stream) {
   const WeightKind kind = kind_of(p.weight.format);
   const ColumnTiles tiles = tiles_of(p);
-  pack_q8({.kind = kind, .k = p.k, .groups = p.groups, .columns = tiles, .num_columns = p.num_rows, .out = scratch}, p.x, stream);
+  if (!tiles.reads_plain()) {
+    pack_q8({.kind = kind, .k = p.k, .groups = p.groups, .columns = tiles, .num_columns = p.num_rows, .out = scratch}, p.x, stream);
+  }
   const GemmParams gemm{.n = p.n,
                         .k = p.k,
                         .codes = p.weight.codes,
                         .scales = p.weight.scales,
                         .num_columns = p.num_rows,
                         .x = scratch,
+                        .x_q8 = p.x,
                         .x_stride = static_cast<std::int64_t>(p.groups) * p.k,
                         .x_group = tiles.is_packed ? tiles.values(p.k) : p.k,
                         .y_bf16 = p.y,

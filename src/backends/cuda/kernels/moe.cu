@@ -131,7 +131,9 @@ MoeScratch lay_out(const MoeParams& p, const MoePlan& plan, std::uint8_t* base, 
     out = reinterpret_cast<T*>(base + end);
     end += (static_cast<std::size_t>(count) * sizeof(T) + 255) / 256 * 256;
   };
-  const auto inputs = [](const ColumnTiles& tiles, std::int64_t rows_there, int k) { return tiles.is_packed ? tiles.values(k) : rows_there * k; };
+  const auto inputs = [](const ColumnTiles& tiles, std::int64_t rows_there, int k) {
+    return tiles.is_packed ? tiles.values(k) : tiles.reads_plain() ? 0 : rows_there * k;
+  };
   MoeScratch s{};
   take(s.row_of, plan.pairs);
   take(s.place_of, plan.pairs);
@@ -263,8 +265,14 @@ void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
   const std::int32_t wide = 2 * p.intermediate;
   const Q8Rows shared_act{s.act.codes + pairs * p.intermediate, s.act.scales + pairs * p.intermediate / kQ8Group};
 
+  const auto pack_shared = [&](const ColumnTiles& tiles, WeightKind kind, std::int32_t k, const Q8Rows& x, bf16* out) {
+    if (!tiles.reads_plain()) {
+      pack_q8({.kind = kind, .k = k, .columns = tiles, .num_columns = rows, .out = out}, x, stream);
+    }
+  };
+
   // Inputs, gates and ups.
-  pack_q8({.kind = plan.shared_kind, .k = p.hidden, .columns = plan.shared_in, .num_columns = rows, .out = s.x_shared}, p.x, stream);
+  pack_shared(plan.shared_in, plan.shared_kind, p.hidden, p.x, s.x_shared);
   launch_gemm(plan.shared_kind,
               {.n = p.intermediate,
                .k = p.hidden,
@@ -274,6 +282,7 @@ void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
                .second_scales = p.shared.w3.scales,
                .num_columns = rows,
                .x = s.x_shared,
+               .x_q8 = p.x,
                .x_stride = p.hidden,
                .y_bf16 = s.gate_up + pairs * wide,
                .y_stride = wide},
@@ -285,20 +294,23 @@ void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
                   .num_tiles = s.num_tiles,
                   .tiles = s.tiles,
                   .x = s.x_routed,
+                  .x_q8 = p.x,
                   .x_row = s.row_of,
                   .x_stride = p.hidden,
                   .y_bf16 = s.gate_up,
                   .y_stride = wide};
   const auto pack_routed = [&](const Q8Rows& x, std::int32_t k, std::int64_t num_rows, const std::int32_t* row, bf16* out) {
-    pack_q8({.kind = WeightKind::fp4,
-             .k = k,
-             .columns = plan.routed,
-             .num_columns = static_cast<std::int32_t>(num_rows),
-             .num_tiles = s.num_tiles,
-             .tiles = s.tiles,
-             .x_row = row,
-             .out = out},
-            x, stream);
+    if (!plan.routed.reads_plain()) {
+      pack_q8({.kind = WeightKind::fp4,
+               .k = k,
+               .columns = plan.routed,
+               .num_columns = static_cast<std::int32_t>(num_rows),
+               .num_tiles = s.num_tiles,
+               .tiles = s.tiles,
+               .x_row = row,
+               .out = out},
+              x, stream);
+    }
   };
   if (pairs > 0) {
     start(sort_pairs_kernel, {.grid = dim3(1), .block = kSortThreads}, stream, p, s, plan.routed.columns);
@@ -311,7 +323,7 @@ void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
 
   // Downs and the sum.
   const WeightKind kind = kind_of(p.shared.w2.format);
-  pack_q8({.kind = kind, .k = p.intermediate, .columns = plan.shared_out, .num_columns = rows, .out = s.act_shared}, shared_act, stream);
+  pack_shared(plan.shared_out, kind, p.intermediate, shared_act, s.act_shared);
   launch_gemm(kind,
               {.n = p.hidden,
                .k = p.intermediate,
@@ -319,6 +331,7 @@ void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
                .scales = p.shared.w2.scales,
                .num_columns = rows,
                .x = s.act_shared,
+               .x_q8 = shared_act,
                .x_stride = p.intermediate,
                .y_bf16 = s.out + pairs * p.hidden,
                .y_stride = p.hidden},
@@ -329,6 +342,7 @@ void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
     gemm.k = p.intermediate;
     gemm.part = 2;
     gemm.x = s.act_routed;
+    gemm.x_q8 = s.act;
     gemm.x_row = nullptr;
     gemm.x_stride = p.intermediate;
     gemm.y_bf16 = s.out;

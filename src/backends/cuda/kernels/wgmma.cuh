@@ -121,6 +121,16 @@ __device__ __forceinline__ void multiply<8>(float (&c)[4], const unsigned (&a)[4
 }
 
 template <>
+__device__ __forceinline__ void multiply<16>(float (&c)[8], const unsigned (&a)[4], std::uint64_t b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 "
+      "{%0,%1,%2,%3,%4,%5,%6,%7}"
+      ", {%8,%9,%10,%11}, %12, 1, 1, 1, 0;"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+template <>
 __device__ __forceinline__ void multiply<32>(float (&c)[16], const unsigned (&a)[4], std::uint64_t b) {
   asm volatile(
       "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
