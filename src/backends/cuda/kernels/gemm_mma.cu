@@ -26,12 +26,11 @@ struct LaneStep {
 /// Steps that are on their way: enough bytes for the memory, few enough registers for kNarrowBlocks blocks on a multiprocessor.
 template <WeightKind kind, int kColumnTiles>
 constexpr int kAhead = kind == WeightKind::bf16 ? 8 / kColumnTiles : kColumnTiles > 1 ? 2 : 3;
-/// Weights of bf16 are small ones with few blocks.
-template <WeightKind kind>
-constexpr int kNarrowBlocks = kind == WeightKind::bf16 ? 2 : 3;
+template <WeightKind kind, int kColumnTiles>
+constexpr int kNarrowBlocks = kind == WeightKind::fp8 && kColumnTiles == 1 ? 3 : 2;
 
 template <WeightKind kind, int kBytes, int kColumnTiles>
-__global__ __launch_bounds__(kSlices * 32, kNarrowBlocks<kind>) void narrow_gemm_kernel(GemmParams p) {
+__global__ __launch_bounds__(kSlices * 32, kNarrowBlocks<kind, kColumnTiles>) void narrow_gemm_kernel(GemmParams p) {
   using Step = LaneStep<kind, kBytes, kColumnTiles>;
   constexpr int kStep = 4 * Step::kCodes;
   constexpr int kUnits = Step::kCodes / 8;
