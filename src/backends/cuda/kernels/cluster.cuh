@@ -49,10 +49,9 @@ __device__ __forceinline__ void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-/// The same when nothing has to be seen: blocks wait for each other before they end, so that their shared memory can be read till then.
-__device__ __forceinline__ void cluster_end() {
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
+/// A barrier in two halves that orders no writes: behind it a block's shared memory is no longer read by the others.
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 
 __device__ __forceinline__ unsigned cluster_rank() {
   unsigned rank = 0;

@@ -253,7 +253,8 @@ __global__ __launch_bounds__(kBlockThreads, kRowTiles == 1 ? 1 : 2) void mix_ker
     __syncwarp();
     finish_row<kMost>(p, first_row + row, totals[warp]);
   }
-  cluster_end();  // a block's sums stay until all blocks have read them
+  cluster_arrive();
+  cluster_wait();  // a block's sums stay until all blocks have read them
 }
 
 template <std::int32_t kRowTiles>
