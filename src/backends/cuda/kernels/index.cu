@@ -53,13 +53,13 @@ struct Query {
   std::int8_t* codes = nullptr;    // [heads][pitch]: rotated, quantised, times two
   float* scales = nullptr;         // [heads][kBlocks]; 0 where all codes are
   double* head_weight = nullptr;   // [heads]
-  std::int32_t* spread = nullptr;  // [1] most by which exponents of scales of one head differ
+  std::int32_t* spread = nullptr;  // [warps] most by which exponents of scales of one head differ
 
   /// Neighbouring heads lie eight banks apart.
   static __host__ __device__ constexpr std::int32_t pitch(std::int32_t dim) { return dim + 32; }
   static constexpr std::size_t bytes(std::int32_t heads, std::int32_t dim) {
     const std::size_t padded = (heads + kHeadTile - 1) / kHeadTile * kHeadTile;
-    return padded * (sizeof(double) + dim / kQ4IndexGroup * sizeof(float) + pitch(dim)) + sizeof(std::int32_t);
+    return padded * (sizeof(double) + dim / kQ4IndexGroup * sizeof(float) + pitch(dim)) + kScoreWarps * sizeof(std::int32_t);
   }
   __device__ Query(std::uint8_t* memory, std::int32_t heads, std::int32_t dim) {
     const std::int32_t padded = (heads + kHeadTile - 1) / kHeadTile * kHeadTile;
@@ -117,43 +117,67 @@ __device__ __forceinline__ void load_scales(const float* from, float (&out)[kBlo
   }
 }
 
-/// Rotates and quantises the query of row r, one group of 32 values a warp. Ends with a barrier.
+/// Value `lane` of every group of 32 of a head; 0 for the heads behind the last.
+template <int kBlocks>
+__device__ __forceinline__ void load_head(const IndexSelectParams& p, std::int64_t r, std::int32_t head, float (&out)[kBlocks]) {
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b) {
+    out[b] = head < p.heads ? to_float(row_at(p.q, r * p.heads + head, kBlocks * kQ4IndexGroup)[b * kQ4IndexGroup + threadIdx.x % 32]) : 0.0F;
+  }
+}
+
+/// Rotates and quantises the query of row r, one head a warp at a time. Ends with a barrier.
 template <int kBlocks>
 __device__ void make_query(const IndexSelectParams& p, std::int64_t r, float factor, const Query& out) {
-  const std::int32_t dim = kBlocks * kQ4IndexGroup;
+  constexpr std::int32_t kDim = kBlocks * kQ4IndexGroup;
   const std::int32_t padded = (p.heads + kHeadTile - 1) / kHeadTile * kHeadTile;
   const std::int32_t lane = threadIdx.x % 32;
-  const std::int32_t first_turned = dim - p.rope_dim;
-  if (threadIdx.x == 0) {
-    *out.spread = 0;
+  const std::int32_t warp = threadIdx.x / 32;
+  const std::int32_t first_turned = kDim - p.rope_dim;
+  float next[kBlocks];
+  load_head<kBlocks>(p, r, warp, next);
+  float cos[kBlocks];
+  float sin[kBlocks];
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b) {
+    const std::int32_t turned = b * kQ4IndexGroup + lane - first_turned;
+    const std::int64_t place = r * (p.rope_dim / 2) + turned / 2;
+    cos[b] = turned >= 0 ? p.rope.cos[place] : 1.0F;
+    sin[b] = turned >= 0 ? p.rope.sin[place] : 0.0F;
   }
-#pragma unroll 4
-  for (std::int32_t i = threadIdx.x / 32; i < padded * kBlocks; i += kScoreWarps) {
-    const std::int32_t head = i / kBlocks;
-    const std::int32_t c = i % kBlocks * kQ4IndexGroup + lane;
-    float x = head < p.heads ? to_float(row_at(p.q, r * p.heads + head, dim)[c]) : 0.0F;
-    const float other = __shfl_xor_sync(kWholeWarp, x, 1);
-    if (c >= first_turned) {
-      const std::int64_t place = r * (p.rope_dim / 2) + (c - first_turned) / 2;
-      const float cos = p.rope.cos[place];
-      const float sin = p.rope.sin[place];
-      x = to_float(to_bf16(lane % 2 == 0 ? __fmaf_rn(x, cos, -__fmul_rn(other, sin)) : __fmaf_rn(other, sin, __fmul_rn(x, cos))));
-    }
-    const float scale = ue8m0_to_float(power_of_two_scale(group_amax(x, kQ4IndexGroup, kQ4IndexFloor), kE2M1Max));
-    const auto code = static_cast<std::int8_t>(2.0F * e2m1_value(float_to_e2m1(x * (1.0F / scale))));
-    out.codes[head * Query::pitch(dim) + c] = code;
-    const bool is_zero = __ballot_sync(kWholeWarp, code != 0) == 0;
-    if (lane == 0) {
-      out.scales[i] = is_zero ? 0.0F : scale;
-    }
-  }
-  __syncthreads();
   for (std::int32_t head = threadIdx.x; head < padded; head += kScoreThreads) {
     const float weight = head < p.heads ? to_float(to_bf16(__fmul_rn(to_float(p.head_weight[r * p.heads + head]), factor))) : 0.0F;
     out.head_weight[head] = static_cast<double>(weight);
+  }
+  std::int32_t spread = 0;
+  for (std::int32_t head = warp; head < padded; head += kScoreWarps) {
     float scales[kBlocks];
-    load_scales<kBlocks>(out.scales + head * kBlocks, scales);
-    atomicMax(out.spread, spread_of<kBlocks>(scales));
+    float x[kBlocks];
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      x[b] = next[b];
+    }
+    if (head + kScoreWarps < padded) {
+      load_head<kBlocks>(p, r, head + kScoreWarps, next);
+    }
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      const float other = __shfl_xor_sync(kWholeWarp, x[b], 1);
+      const float turned =
+          to_float(to_bf16(lane % 2 == 0 ? __fmaf_rn(x[b], cos[b], -__fmul_rn(other, sin[b])) : __fmaf_rn(other, sin[b], __fmul_rn(x[b], cos[b]))));
+      x[b] = b * kQ4IndexGroup + lane < first_turned ? x[b] : turned;
+      const float scale = ue8m0_to_float(power_of_two_scale(group_amax(x[b], kQ4IndexGroup, kQ4IndexFloor), kE2M1Max));
+      const auto code = static_cast<std::int8_t>(2.0F * e2m1_value(float_to_e2m1(x[b] * (1.0F / scale))));
+      out.codes[head * Query::pitch(kDim) + b * kQ4IndexGroup + lane] = code;
+      scales[b] = __any_sync(kWholeWarp, code != 0) ? scale : 0.0F;
+      if (lane == 0) {
+        out.scales[head * kBlocks + b] = scales[b];
+      }
+    }
+    spread = max(spread, spread_of<kBlocks>(scales));
+  }
+  if (lane == 0) {
+    out.spread[warp] = spread;
   }
   __syncthreads();
 }
@@ -261,7 +285,10 @@ __global__ __launch_bounds__(kScoreThreads, 2) void score_kernel(IndexSelectPara
   }
   const Query query(memory, p.heads, kBlocks * kQ4IndexGroup);
   make_query<kBlocks>(p, r, factor, query);
-  const std::int32_t query_spread = *query.spread;
+  std::int32_t query_spread = 0;
+  for (int warp = 0; warp < kScoreWarps; ++warp) {
+    query_spread = max(query_spread, query.spread[warp]);
+  }
   const std::int32_t lane = threadIdx.x % 32;
   const std::int32_t visible = (p.rows.position[r] + 1) / p.ratio;
   const std::int32_t* blocks = row_at(p.chunks.block_table, p.rows.chunk[r], p.chunks.max_blocks);
