@@ -80,7 +80,7 @@ __device__ bool find_records(const AttendParams& p, const Places& places, std::i
   bool any = false;
   if (threadIdx.x < kTileKeys) {
     const std::int32_t place = first_place + static_cast<std::int32_t>(threadIdx.x);
-    records[threadIdx.x] = {record_at(p, places, r, place), place < places.window};
+    records[threadIdx.x] = {KeyTable(p, r).record(p, places, place), place < places.window};
     any = records[threadIdx.x].codes != nullptr;
   }
   return __syncthreads_or(any);

@@ -21,28 +21,52 @@ __host__ __device__ inline Places places_of(const AttendParams& p) {
   return {window, window + (p.list != nullptr ? round_up(p.top_k, kTileKeys) : 0)};
 }
 
-/// The record at a place of row r; null: the place is empty.
-__device__ inline const std::uint8_t* record_at(const AttendParams& p, const Places& places, std::int64_t r, std::int32_t place) {
-  const std::int64_t chunk = p.rows.chunk[r];
-  if (place < places.window) {
-    const std::int32_t t = p.window_low[r] + place;
-    if (t > p.window_high[r]) {
+/// Where the keys of one query lie.
+class KeyTable {
+ public:
+  __device__ KeyTable(const AttendParams& p, std::int64_t r)
+      : list_(p.list + r * p.top_k), num_listed_(p.list != nullptr ? p.top_k : 0), low_(p.window_low[r]), high_(p.window_high[r]) {
+    const std::int64_t chunk = p.rows.chunk[r];
+    blocks_ = row_at(p.chunks.block_table, chunk, p.chunks.max_blocks);
+    first_position_ = p.chunks.first_position[chunk];
+    first_row_ = p.chunks.first_row[chunk];
+    slot_ = p.chunks.slot[chunk];
+  }
+
+  /// The record at a window place; null: the place is empty.
+  __device__ const std::uint8_t* window_record(const AttendParams& p, std::int32_t place) const {
+    const std::int32_t t = low_ + place;
+    if (t > high_) {
       return nullptr;
     }
-    const std::int32_t first = p.chunks.first_position[chunk];
     const std::int32_t bytes = window_record_bytes(p.head_dim);
-    if (t >= first) {
-      return row_at(p.own, p.chunks.first_row[chunk] + static_cast<std::int64_t>(t - first), bytes);
+    return t >= first_position_ ? row_at(p.own, first_row_ + t - first_position_, bytes)
+                                : row_at(p.ring, slot_ * p.ring_rows + t % p.ring_rows, bytes);
+  }
+
+  /// Entry l of the list, and the cache block it lies in; -1: none.
+  __device__ std::int32_t listed_row(std::int32_t l) const { return l >= 0 && l < num_listed_ ? list_[l] : -1; }
+  __device__ std::int32_t block_of(const AttendParams& p, std::int32_t row) const { return row < 0 ? -1 : blocks_[row / p.rows_per_block]; }
+  __device__ const std::uint8_t* compressed_record(const AttendParams& p, std::int32_t row, std::int32_t block) const {
+    return row < 0 ? nullptr
+                   : row_at(p.compressed, static_cast<std::int64_t>(block) * p.rows_per_block + row % p.rows_per_block,
+                            compressed_record_bytes(p.head_dim));
+  }
+
+  /// The record at any place; null: the place is empty.
+  __device__ const std::uint8_t* record(const AttendParams& p, const Places& places, std::int32_t place) const {
+    if (place < places.window) {
+      return window_record(p, place);
     }
-    return row_at(p.ring, static_cast<std::int64_t>(p.chunks.slot[chunk]) * p.ring_rows + t % p.ring_rows, bytes);
+    const std::int32_t row = listed_row(place - places.window);
+    return compressed_record(p, row, block_of(p, row));
   }
-  const std::int32_t l = place - places.window;
-  const std::int32_t j = l < p.top_k ? row_at(p.list, r, p.top_k)[l] : -1;
-  if (j < 0) {
-    return nullptr;
-  }
-  const std::int64_t block = row_at(p.chunks.block_table, chunk, p.chunks.max_blocks)[j / p.rows_per_block];
-  return row_at(p.compressed, block * p.rows_per_block + j % p.rows_per_block, compressed_record_bytes(p.head_dim));
-}
+
+ private:
+  const std::int32_t* list_;
+  const std::int32_t* blocks_ = nullptr;
+  std::int32_t num_listed_, low_, high_, first_position_ = 0;
+  std::int64_t first_row_ = 0, slot_ = 0;
+};
 
 }  // namespace deepinfer::cuda

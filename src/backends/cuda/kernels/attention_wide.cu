@@ -29,6 +29,7 @@ template <int kBlocks>
 struct Share {
   static constexpr std::int32_t kGroups = 2 * kBlocks;                             ///< warpgroups that score tiles
   static constexpr std::int32_t kTiles = (kMaxTiles + kGroups - 1) / kGroups;      ///< of a group, at most
+  static constexpr int kAhead = kTiles > 1 ? 2 : 4;                                ///< loads of keys in flight, as registers allow
   static constexpr std::int32_t kColumns = kDim / kBlocks;                         ///< of the output
   static constexpr std::int32_t kGroupColumns = std::max(kColumns / 2, kTileKeys); ///< a small block leaves the sums to its first group
   static constexpr std::int32_t kSummingGroups = kColumns / kGroupColumns;
@@ -81,18 +82,33 @@ __device__ void load_queries(const bf16* q, std::uint8_t* tiles) {
   }
 }
 
-/// The other group: where the keys are, and which tiles hold any.
+/// The other group: where the keys are, and which tiles hold any. Every load of a thread is issued before the first that depends on one.
 __device__ void find_keys(const AttendParams& p, std::int64_t r, Shared& shared) {
+  constexpr int kMost = (kMaxPlaces + kGroupThreads - 1) / kGroupThreads;
   const Places places = places_of(p);
+  const KeyTable table(p, r);
   const std::int32_t thread = threadIdx.x % kGroupThreads;
   const std::int32_t lane = threadIdx.x % 32;
-#pragma unroll 3
-  for (std::int32_t place = thread; place < places.all; place += kGroupThreads) {
-    const std::uint8_t* record = record_at(p, places, r, place);
-    shared.records[place] = record;
-    const unsigned taken = __ballot_sync(kWholeWarp, record != nullptr);  // places come in whole warps
-    if (lane == 0) {
-      shared.taken[place / 32] = taken != 0 ? 1 : 0;
+  std::int32_t row[kMost];
+  std::int32_t block[kMost];
+#pragma unroll
+  for (int i = 0; i < kMost; ++i) {
+    row[i] = table.listed_row(thread + i * kGroupThreads - places.window);
+  }
+#pragma unroll
+  for (int i = 0; i < kMost; ++i) {
+    block[i] = table.block_of(p, row[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < kMost; ++i) {
+    const std::int32_t place = thread + i * kGroupThreads;
+    if (place < places.all) {  // for whole warps: places are multiples of 64
+      const std::uint8_t* record = place < places.window ? table.window_record(p, place) : table.compressed_record(p, row[i], block[i]);
+      shared.records[place] = record;
+      const unsigned taken = __ballot_sync(kWholeWarp, record != nullptr);
+      if (lane == 0) {
+        shared.taken[place / 32] = taken != 0 ? 1 : 0;
+      }
     }
   }
   group_barrier();
@@ -161,57 +177,70 @@ struct Fp8Pieces {
   }
 };
 
-/// sums = keys q for the two keys of a lane; `queries`: shared address.
-template <class Format>
+/// sums = keys q for the two keys of a lane; `queries`: shared address. kAhead: pieces in flight.
+template <class Format, int kAhead>
 __device__ __forceinline__ void multiply_keys(const std::uint8_t* const (&record)[2], unsigned queries, float (&sums)[32]) {
+  static_assert(Format::kPieces % kAhead == 0);
   const std::int32_t t = threadIdx.x % 4;
   unsigned a[2][2][4];  // two batches of two products, in turn
-  Codes codes = Format::load(record, 0, t);
+  Codes codes[kAhead];
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) {
+    codes[i] = Format::load(record, i, t);
+  }
 #pragma unroll 1
-  for (std::int32_t piece = 0; piece < Format::kPieces; ++piece) {
-    const Codes next = piece + 1 < Format::kPieces ? Format::load(record, piece + 1, t) : Codes{};
+  for (std::int32_t first_piece = 0; first_piece < Format::kPieces; first_piece += kAhead) {
 #pragma unroll
-    for (int step = 0; step < Format::kSteps; ++step) {
-      wait_products<1>();
-      unsigned upper[4];
-      unsigned lower[4];
-      Format::decode(codes, 0, step, upper);
-      Format::decode(codes, 1, step, lower);
+    for (int i = 0; i < kAhead; ++i) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        a[step % 2][half][0] = upper[2 * half];
-        a[step % 2][half][1] = lower[2 * half];
-        a[step % 2][half][2] = upper[2 * half + 1];
-        a[step % 2][half][3] = lower[2 * half + 1];
+      for (int step = 0; step < Format::kSteps; ++step) {
+        wait_products<1>();
+        unsigned upper[4];
+        unsigned lower[4];
+        Format::decode(codes[i], 0, step, upper);
+        Format::decode(codes[i], 1, step, lower);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          a[step % 2][half][0] = upper[2 * half];
+          a[step % 2][half][1] = lower[2 * half];
+          a[step % 2][half][2] = upper[2 * half + 1];
+          a[step % 2][half][3] = lower[2 * half + 1];
+        }
+        const std::int32_t first = ((first_piece + i) * Format::kSteps + step) * 2;  // product
+        const unsigned tile = queries + static_cast<unsigned>(first / 4 * kTileBytes);
+        begin_products();
+        multiply_by_rows(sums, a[step % 2][0], tile, first % 4);
+        multiply_by_rows(sums, a[step % 2][1], tile, first % 4 + 1);
+        end_products();
       }
-      const std::int32_t first = (piece * Format::kSteps + step) * 2;  // product
-      const unsigned tile = queries + static_cast<unsigned>(first / 4 * kTileBytes);
-      begin_products();
-      multiply_by_rows(sums, a[step % 2][0], tile, first % 4);
-      multiply_by_rows(sums, a[step % 2][1], tile, first % 4 + 1);
-      end_products();
+      if (first_piece + i + kAhead < Format::kPieces) {
+        codes[i] = Format::load(record, first_piece + i + kAhead, t);
+      }
     }
-    codes = next;
   }
   wait_products<0>();
   take_sums(sums);
 }
 
-/// Largest over the lanes with the same heads.
-__device__ __forceinline__ float peak_of_lanes(float x) {
-  x = fmaxf(x, __shfl_xor_sync(kWholeWarp, x, 4));
-  x = fmaxf(x, __shfl_xor_sync(kWholeWarp, x, 8));
-  return fmaxf(x, __shfl_xor_sync(kWholeWarp, x, 16));
-}
-
-__device__ __forceinline__ float sum_of_lanes(float x) {
-  x += __shfl_xor_sync(kWholeWarp, x, 4);
-  x += __shfl_xor_sync(kWholeWarp, x, 8);
-  return x + __shfl_xor_sync(kWholeWarp, x, 16);
+/// x[2 j + i]: of the heads 8 j + 2 t + i, t = lane % 4. Joins the values of all lanes with the same t; a lane keeps those of the heads
+/// 8 (lane / 4) + 2 t + {0, 1} in x[0] and x[1]. Each step halves what a lane holds.
+template <int kKept = 8, class Join>
+__device__ __forceinline__ void join_lanes(float (&x)[16], const Join& join) {
+  const bool is_upper = (threadIdx.x & 2U * kKept) != 0;
+#pragma unroll
+  for (int i = 0; i < kKept; ++i) {
+    const float lower = x[i];
+    const float upper = x[i + kKept];
+    x[i] = join(is_upper ? upper : lower, __shfl_xor_sync(kWholeWarp, is_upper ? lower : upper, 2 * kKept));
+  }
+  if constexpr (kKept > 2) {
+    join_lanes<kKept / 2>(x, join);
+  }
 }
 
 /// Scores of a tile for all heads, -infinity for empty places, and their peaks into those of the warp.
 /// scores[4 j + i]: key 16 warp + lane / 4 + i / 2 * 8, head 8 j + lane % 4 * 2 + i % 2.
+template <int kAhead>
 __device__ __forceinline__ void score_tile(const AttendParams& p, Shared& shared, std::int32_t first_place, float (&scores)[32]) {
   const std::int32_t lane = threadIdx.x % 32;
   const std::int32_t warp = threadIdx.x / 32;
@@ -223,25 +252,23 @@ __device__ __forceinline__ void score_tile(const AttendParams& p, Shared& shared
   }
   const unsigned queries = shared_address(shared.tiles);
   if (first_place < places_of(p).window) {
-    multiply_keys<Fp8Pieces>(record, queries, scores);
+    multiply_keys<Fp8Pieces, kAhead>(record, queries, scores);
   } else {
-    multiply_keys<Fp4Pieces>(record, queries, scores);
+    multiply_keys<Fp4Pieces, kAhead>(record, queries, scores);
   }
   constexpr float kFactor = 0.04419417382415922F * kKeyUnit;  // 512^-0.5
 #pragma unroll
   for (int i = 0; i < 32; ++i) {
     scores[i] = record[i / 2 % 2] == nullptr ? -INFINITY : scores[i] * kFactor;
   }
+  float peaks[16];
 #pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    const float low = peak_of_lanes(fmaxf(scores[4 * j], scores[4 * j + 2]));
-    const float high = peak_of_lanes(fmaxf(scores[4 * j + 1], scores[4 * j + 3]));
-    if (lane < 4) {
-      float* peaks = shared.warp_peaks[warp] + 8 * j + lane * 2;
-      peaks[0] = fmaxf(peaks[0], low);
-      peaks[1] = fmaxf(peaks[1], high);
-    }
+  for (int i = 0; i < 16; ++i) {
+    peaks[i] = fmaxf(scores[i / 2 * 4 + i % 2], scores[i / 2 * 4 + i % 2 + 2]);
   }
+  join_lanes(peaks, [](float x, float y) { return fmaxf(x, y); });
+  float2& own = *reinterpret_cast<float2*>(shared.warp_peaks[warp] + lane * 2);
+  own = {fmaxf(own.x, peaks[0]), fmaxf(own.y, peaks[1])};
 }
 
 // --- probabilities ------------------------------------------------------------------------------------------------
@@ -263,20 +290,21 @@ __device__ __forceinline__ void store_transposed(unsigned column, const unsigned
 __device__ __forceinline__ void store_probabilities(Shared& shared, std::int32_t tile, float (&scores)[32]) {
   const std::int32_t lane = threadIdx.x % 32;
   const std::int32_t part = threadIdx.x / 32 % kTileParts;
-  float* sums = shared.sums() + (tile * kTileParts + part) * kHeads;
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
     const float2 peak = *reinterpret_cast<const float2*>(shared.denominators + 8 * j + lane % 4 * 2);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      float& x = scores[4 * j + i];
-      x = expf(x - (i % 2 == 0 ? peak.x : peak.y));
-    }
-    const float2 sum = {sum_of_lanes(scores[4 * j] + scores[4 * j + 2]), sum_of_lanes(scores[4 * j + 1] + scores[4 * j + 3])};
-    if (lane < 4) {
-      *reinterpret_cast<float2*>(sums + 8 * j + lane * 2) = sum;
+      scores[4 * j + i] = expf(scores[4 * j + i] - (i % 2 == 0 ? peak.x : peak.y));
     }
   }
+  float sums[16];
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    sums[i] = scores[i / 2 * 4 + i % 2] + scores[i / 2 * 4 + i % 2 + 2];
+  }
+  join_lanes(sums, [](float x, float y) { return x + y; });
+  *reinterpret_cast<float2*>(shared.sums() + (tile * kTileParts + part) * kHeads + lane * 2) = {sums[0], sums[1]};
   const unsigned out = shared_address(shared.tiles + tile * kTileBytes);
 #pragma unroll
   for (int j = 0; j < 8; j += 2) {
@@ -558,7 +586,7 @@ __global__ __launch_bounds__(kThreads, 2) void attend_kernel(AttendParams p) {
   for (int i = 0; i < S::kTiles; ++i) {
     const std::int32_t tile = first_tile + i * S::kGroups;
     if (tile < num_tiles) {
-      score_tile(p, shared, shared.first_place[tile], scores[i]);
+      score_tile<S::kAhead>(p, shared, shared.first_place[tile], scores[i]);
       if (kStashes && i == 0) {
 #pragma unroll
         for (int j = 0; j < 32; ++j) {

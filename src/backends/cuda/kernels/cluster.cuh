@@ -46,12 +46,12 @@ void launch_clusters(void (*kernel)(Parameters...), const ClusterShape& shape, c
 
 /// Barrier of all threads of a cluster; what they wrote before, to shared memory too, is seen behind it.
 __device__ __forceinline__ void cluster_barrier() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
 /// A barrier in two halves that orders no writes: behind it a block's shared memory is no longer read by the others.
-__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
-__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 
 __device__ __forceinline__ unsigned cluster_rank() {
   unsigned rank = 0;
