@@ -28,7 +28,7 @@ class Edges : public testing::TestWithParam<Implementation> {
 
 TEST_P(Edges, NotANumberStaysInItsRow) {
   for (const OpCase& op_case : contract_table()) {
-    const std::vector<std::string> without = {"embed",      "rope_table",       "engram_gather",    "attend",        "index_select",
+    const std::vector<std::string> without = {"embed",      "rope_table",       "engram_gather",    "attend",         "index_select",
                                               "store_ring", "store_index_keys", "store_compressed", "compress_pairs", "gather_cells"};
     if (std::ranges::count(without, op_case.op) > 0) {
       continue;
@@ -155,8 +155,8 @@ void expect_attention_at_the_edges(Ops& ops, OpMemory& memory, std::int32_t head
   EXPECT_TRUE(std::ranges::any_of(row(dirty, 2), [](bf16 v) { return std::isnan(to_float(v)); }));
   EXPECT_TRUE(std::isnan(to_float(row(clean, 3)[0])));
   const auto stored = memory.read(q8.codes, count);
-  EXPECT_TRUE(std::any_of(stored.begin() + 2 * heads * dim, stored.begin() + 3 * heads * dim,
-                          [](std::uint8_t c) { return (c & 0x7FU) == 0x7FU; }));
+  EXPECT_TRUE(
+      std::any_of(stored.begin() + 2 * heads * dim, stored.begin() + 3 * heads * dim, [](std::uint8_t c) { return (c & 0x7FU) == 0x7FU; }));
 }
 
 TEST_P(Edges, AttentionWithoutKeysGivesZerosAndNotANumberStaysInItsQuery) {

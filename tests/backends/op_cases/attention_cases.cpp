@@ -106,8 +106,8 @@ std::vector<std::int32_t> random_list(std::int32_t row, std::int32_t visible, st
   return all;
 }
 
-/// Index keys of both requests in their blocks. Small integers as codes under the scale 1: with weights that are multiples of 1/4 every score
-/// is exact in fp32, with many ties.
+/// Index keys of both requests in their blocks. Small integers as codes under the scale 1: with weights that are multiples of 1/4 every
+/// score is exact in fp32, with many ties.
 std::vector<std::uint8_t> index_key_store(std::int32_t dim, std::int32_t rows_per_block) {
   std::vector<std::uint8_t> out(static_cast<std::size_t>(Layout::kNumBlocks) * rows_per_block * index_key_bytes(dim));
   RowRandom random = row_random(40, 0);
@@ -304,7 +304,8 @@ OpCase index_select_case(IndexShape shape) {
   const char* const kModes[] = {"", " produce", " restrict"};
   OpCase out{.op = "index_select",
              .shape = text_of(shape.head) + " ratio " + std::to_string(shape.ratio) + " top " + std::to_string(shape.top_k) + " from " +
-                      std::to_string(shape.first_position) + kModes[static_cast<int>(shape.mode)] + (shape.has_uneven_scales ? " uneven" : ""),
+                      std::to_string(shape.first_position) + kModes[static_cast<int>(shape.mode)] +
+                      (shape.has_uneven_scales ? " uneven" : ""),
              .sum_length = shape.head.head_dim,
              .max_rows = most_rows(shape.first_position),
              .prepare = {}};

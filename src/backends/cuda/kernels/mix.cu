@@ -71,8 +71,8 @@ struct Sums {
   }
 };
 
-/// Part `part` of the dot products [first_dot, first_dot + kDots) and of the squares of kRowTiles * kTile rows, to partials[row][kDots + 1].
-/// Rows and dot products behind the last one repeat it. kAhead: groups of columns that are loaded before the first is used.
+/// Part `part` of the dot products [first_dot, first_dot + kDots) and of the squares of kRowTiles * kTile rows, to partials[row][kDots +
+/// 1]. Rows and dot products behind the last one repeat it. kAhead: groups of columns that are loaded before the first is used.
 template <std::int32_t kRowTiles, std::int32_t kAhead>
 __device__ void sum_part(const MixParams& p, std::int32_t part, std::int64_t first_row, std::int32_t first_dot, double* partials) {
   const std::int32_t width = p.streams * p.hidden;

@@ -8,13 +8,20 @@
 
 namespace deepinfer::cuda {
 
-inline constexpr float kKeyUnit = 256.0F;       ///< true value / decoded value
+inline constexpr float kKeyUnit = 256.0F;  ///< true value / decoded value
 inline constexpr unsigned kNanPair = 0x7FC07FC0U;
 
 /// Two products of bf16, rounded.
 __device__ __forceinline__ unsigned multiply_pairs(unsigned a, unsigned b) {
   unsigned out = 0;
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+}
+
+/// Two floats, rounded, the first in the lower half.
+__device__ __forceinline__ unsigned bf16_pair(float low, float high) {
+  unsigned out = 0;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
   return out;
 }
 
