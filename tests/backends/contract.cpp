@@ -159,4 +159,14 @@ void expect_rows_independent_at_real_widths(Device& device) {
   }
 }
 
+void expect_rows_of_long_steps_independent_at_real_widths(Device& device) {
+  const Choice some = {10, 11, 12, 13, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66,
+                       67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86};
+  for (const OpCase& op_case : real_table()) {
+    if (op_case.op == "attend" || op_case.op == "index_select" || op_case.op == "mix") {
+      expect_choices_independent(op_case, 140, {{0}, {7, 8, 9}, {128, 129, 130, 131, 132, 133, 134, 135, 136}, some}, device);
+    }
+  }
+}
+
 }  // namespace deepinfer::test

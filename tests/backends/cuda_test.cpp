@@ -24,6 +24,12 @@ TEST_F(Cuda, EveryOperationAgreesWithItsReferenceKernel) { expect_agreement(*dev
 
 TEST_F(Cuda, ARowAloneEqualsTheRowAmongOthers) { expect_rows_independent(*device_); }
 
+TEST_F(Cuda, EveryOperationAgreesWithItsReferenceKernelAtRealWidths) { expect_agreement_at_real_widths(*device_); }
+
+TEST_F(Cuda, ARowAloneEqualsTheRowAmongOthersAtRealWidths) { expect_rows_independent_at_real_widths(*device_); }
+
+TEST_F(Cuda, ARowAloneEqualsTheRowAmongManyAtRealWidths) { expect_rows_of_long_steps_independent_at_real_widths(*device_); }
+
 TEST_F(Cuda, TheSameCallTwiceGivesTheSameBits) {
   for (const OpCase& op_case : table()) {
     SCOPED_TRACE(op_case.op + " " + op_case.shape);

@@ -28,7 +28,7 @@ class Edges : public testing::TestWithParam<Implementation> {
 
 TEST_P(Edges, NotANumberStaysInItsRow) {
   for (const OpCase& op_case : contract_table()) {
-    const std::vector<std::string> without = {"embed",      "rope_table",       "engram_gather",    "attend",        "index_select",
+    const std::vector<std::string> without = {"embed",      "rope_table",       "engram_gather",    "attend",         "index_select",
                                               "store_ring", "store_index_keys", "store_compressed", "compress_pairs", "gather_cells"};
     if (std::ranges::count(without, op_case.op) > 0) {
       continue;
@@ -97,63 +97,71 @@ Rows single_rows(OpMemory& memory, const std::vector<std::int32_t>& positions) {
   return {{count, position, each}, {count, each, ones, position, zeros, zeros, 1}};
 }
 
-TEST_P(Edges, AttentionWithoutKeysGivesZerosAndNotANumberStaysInItsQuery) {
-  constexpr std::int32_t kHeads = 3;
-  constexpr std::int32_t kDim = 32;
-  const Rows step = single_rows(*memory_, {0, 1, 2, 3});
-  std::vector<bf16> q = random_bf16(3, first_rows(4), kHeads * kDim);
+/// Four queries: one key, none, one key and a NaN in the query, one key that is NaN.
+void expect_attention_at_the_edges(Ops& ops, OpMemory& memory, std::int32_t heads, std::int32_t dim) {
+  SCOPED_TRACE(std::to_string(heads) + " heads of " + std::to_string(dim));
+  const Rows step = single_rows(memory, {0, 1, 2, 3});
+  const auto count = static_cast<std::size_t>(4 * heads * dim);
+  const std::int32_t record = window_record_bytes(dim);
+  std::vector<bf16> q = random_bf16(3, first_rows(4), heads * dim);
   const std::vector<bf16> clean_q = q;
-  q[static_cast<std::size_t>(2 * kHeads * kDim)] = to_bf16(std::nanf(""));
-  const Q8Rows keys = put_q8(*memory_, 2, first_rows(4), kDim);
+  q[static_cast<std::size_t>(2 * heads * dim)] = to_bf16(std::nanf(""));
+  const Q8Rows keys = put_q8(memory, 2, first_rows(4), dim);
   std::vector<std::uint8_t> records;
-  const auto codes = memory_->read(keys.codes, 4 * kDim);
-  const auto scales = memory_->read(keys.scales, 4);
+  const auto codes = memory.read(keys.codes, static_cast<std::size_t>(4 * dim));
+  const auto scales = memory.read(keys.scales, static_cast<std::size_t>(4 * dim / kQ8Group));
   for (std::size_t r = 0; r < 4; ++r) {
-    records.insert(records.end(), codes.begin() + static_cast<std::ptrdiff_t>(r * kDim),
-                   codes.begin() + static_cast<std::ptrdiff_t>((r + 1) * kDim));
-    records.push_back(scales[r]);
+    records.insert(records.end(), codes.begin() + static_cast<std::ptrdiff_t>(r * dim),
+                   codes.begin() + static_cast<std::ptrdiff_t>((r + 1) * dim));
+    records.insert(records.end(), scales.begin() + static_cast<std::ptrdiff_t>(r * dim / kQ8Group),
+                   scales.begin() + static_cast<std::ptrdiff_t>((r + 1) * dim / kQ8Group));
   }
-  records[3 * 33] = 0x7F;  // the window row of query 3 is NaN
-  bf16* o[2] = {memory_->room<bf16>(4 * kHeads * kDim), memory_->room<bf16>(4 * kHeads * kDim)};
-  const Q8Rows q8 = {memory_->room<std::uint8_t>(4 * kHeads * kDim), memory_->room<std::uint8_t>(4 * kHeads)};
-  const bf16* const queries[2] = {memory_->put(clean_q), memory_->put(q)};
+  records[static_cast<std::size_t>(3 * record)] = 0x7F;  // the window row of query 3 is NaN
+  bf16* o[2] = {memory.room<bf16>(count), memory.room<bf16>(count)};
+  const Q8Rows q8 = {memory.room<std::uint8_t>(count), memory.room<std::uint8_t>(count / kQ8Group)};
+  const bf16* const queries[2] = {memory.put(clean_q), memory.put(q)};
   for (int i = 0; i < 2; ++i) {
-    device_->ops().attend(memory_->stream(), {.rows = step.rows,
-                                              .chunks = step.chunks,
-                                              .heads = kHeads,
-                                              .head_dim = kDim,
-                                              .rope_dim = 4,
-                                              .ring_rows = 8,
-                                              .q = queries[i],
-                                              .own = memory_->put(records),
-                                              .ring = memory_->put(std::vector<std::uint8_t>(8 * 33, 0x7F)),
-                                              .window_low = memory_->put(std::vector<std::int32_t>{0, 2, 2, 3}),
-                                              .window_high = memory_->put(std::vector<std::int32_t>{0, 1, 2, 3}),
-                                              .max_window = 8,
-                                              .list = memory_->put(std::vector<std::int32_t>(4 * 2, -1)),
-                                              .top_k = 2,
-                                              .ratio = 1,
-                                              .rows_per_block = 128,
-                                              .compressed = nullptr,
-                                              .sink = memory_->put(std::vector<float>(kHeads)),
-                                              .rope = put_rope(*memory_, std::vector<std::int32_t>{0, 1, 2, 3}, 4),
-                                              .o = o[i],
-                                              .q8 = q8});
+    ops.attend(memory.stream(), {.rows = step.rows,
+                                 .chunks = step.chunks,
+                                 .heads = heads,
+                                 .head_dim = dim,
+                                 .rope_dim = 4,
+                                 .ring_rows = 8,
+                                 .q = queries[i],
+                                 .own = memory.put(records),
+                                 .ring = memory.put(std::vector<std::uint8_t>(static_cast<std::size_t>(8 * record), 0x7F)),
+                                 .window_low = memory.put(std::vector<std::int32_t>{0, 2, 2, 3}),
+                                 .window_high = memory.put(std::vector<std::int32_t>{0, 1, 2, 3}),
+                                 .max_window = 8,
+                                 .list = memory.put(std::vector<std::int32_t>(4 * 2, -1)),
+                                 .top_k = 2,
+                                 .ratio = 1,
+                                 .rows_per_block = 128,
+                                 .compressed = nullptr,
+                                 .sink = memory.put(std::vector<float>(static_cast<std::size_t>(heads))),
+                                 .rope = put_rope(memory, std::vector<std::int32_t>{0, 1, 2, 3}, 4),
+                                 .o = o[i],
+                                 .q8 = q8});
   }
-  const auto clean = memory_->read(o[0], 4 * kHeads * kDim);
-  const auto dirty = memory_->read(o[1], 4 * kHeads * kDim);
+  const auto clean = memory.read(o[0], count);
+  const auto dirty = memory.read(o[1], count);
   const auto row = [&](const std::vector<bf16>& all, std::size_t r) {
-    return std::vector<bf16>(all.begin() + static_cast<std::ptrdiff_t>(r * kHeads * kDim),
-                             all.begin() + static_cast<std::ptrdiff_t>((r + 1) * kHeads * kDim));
+    return std::vector<bf16>(all.begin() + static_cast<std::ptrdiff_t>(r * heads * dim),
+                             all.begin() + static_cast<std::ptrdiff_t>((r + 1) * heads * dim));
   };
   EXPECT_TRUE(std::ranges::all_of(row(clean, 1), [](bf16 v) { return to_float(v) == 0.0F; }));
   EXPECT_EQ(row(clean, 0), row(dirty, 0));
   EXPECT_EQ(row(clean, 1), row(dirty, 1));
   EXPECT_TRUE(std::ranges::any_of(row(dirty, 2), [](bf16 v) { return std::isnan(to_float(v)); }));
   EXPECT_TRUE(std::isnan(to_float(row(clean, 3)[0])));
-  const auto stored = memory_->read(q8.codes, 4 * kHeads * kDim);
-  EXPECT_TRUE(std::any_of(stored.begin() + 2 * kHeads * kDim, stored.begin() + 3 * kHeads * kDim,
-                          [](std::uint8_t c) { return (c & 0x7FU) == 0x7FU; }));
+  const auto stored = memory.read(q8.codes, count);
+  EXPECT_TRUE(
+      std::any_of(stored.begin() + 2 * heads * dim, stored.begin() + 3 * heads * dim, [](std::uint8_t c) { return (c & 0x7FU) == 0x7FU; }));
+}
+
+TEST_P(Edges, AttentionWithoutKeysGivesZerosAndNotANumberStaysInItsQuery) {
+  expect_attention_at_the_edges(device_->ops(), *memory_, 3, 32);
+  expect_attention_at_the_edges(device_->ops(), *memory_, 64, 512);
 }
 
 TEST_P(Edges, IndexListsStayValidWhateverTheScores) {

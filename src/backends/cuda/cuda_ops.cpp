@@ -108,7 +108,7 @@ void CudaOps::attend(Stream& s, const AttendParams& p) {
   const std::int64_t per_row = attend_scratch_per_row(p);
   auto* scores = partials_.room<float>(run_scores(p.rows.num_rows, per_row));
   bf16* o = p.o;
-  if (o == nullptr) {
+  if (o == nullptr && per_row > 0) {  // without scratch attention writes Q8 at once
     o = activations_.room<bf16>(static_cast<std::size_t>(p.rows.num_rows) * static_cast<std::size_t>(p.heads * p.head_dim));
   }
   in_runs(p.rows.num_rows, per_row, [&](std::int64_t first, std::int64_t count) { attend_rows(p, first, count, scores, o, handle(s)); });

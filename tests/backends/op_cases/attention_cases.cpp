@@ -106,6 +106,39 @@ std::vector<std::int32_t> random_list(std::int32_t row, std::int32_t visible, st
   return all;
 }
 
+/// Index keys of both requests in their blocks. Small integers as codes under the scale 1: with weights that are multiples of 1/4 every
+/// score is exact in fp32, with many ties.
+std::vector<std::uint8_t> index_key_store(std::int32_t dim, std::int32_t rows_per_block) {
+  std::vector<std::uint8_t> out(static_cast<std::size_t>(Layout::kNumBlocks) * rows_per_block * index_key_bytes(dim));
+  RowRandom random = row_random(40, 0);
+  for (std::int32_t block = 0; block < Layout::kNumBlocks; ++block) {
+    std::uint8_t* codes = out.data() + std::int64_t{block} * rows_per_block * index_key_bytes(dim);
+    std::generate_n(codes, rows_per_block * dim / 2, [&] { return static_cast<std::uint8_t>(random()); });
+    std::fill_n(codes + rows_per_block * dim / 2, rows_per_block * dim / kQ4IndexGroup, std::uint8_t{127});
+  }
+  return out;
+}
+
+/// Leaves every key the codes of one group, under a scale from 1/4 to 4, and gives the empty groups scales that are far away.
+void make_uneven(std::vector<std::uint8_t>& keys, std::int32_t dim, std::int32_t rows_per_block) {
+  const std::int32_t groups = dim / kQ4IndexGroup;
+  RowRandom random = row_random(41, 0);
+  for (std::int64_t row = 0; row < std::int64_t{Layout::kNumBlocks} * rows_per_block; ++row) {
+    std::uint8_t* block = keys.data() + row / rows_per_block * rows_per_block * index_key_bytes(dim);
+    std::uint8_t* codes = block + row % rows_per_block * (dim / 2);
+    std::uint8_t* scales = block + rows_per_block * (dim / 2) + row % rows_per_block * groups;
+    const auto kept = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(groups));
+    for (std::int32_t group = 0; group < groups; ++group) {
+      if (group == kept) {
+        scales[group] = static_cast<std::uint8_t>(125 + random() % 5);
+      } else {
+        std::fill_n(codes + group * kQ4IndexGroup / 2, kQ4IndexGroup / 2, std::uint8_t{0});
+        scales[group] = static_cast<std::uint8_t>(97 + random() % 61);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 OpCase store_ring_case(HeadShape shape) {
@@ -271,7 +304,8 @@ OpCase index_select_case(IndexShape shape) {
   const char* const kModes[] = {"", " produce", " restrict"};
   OpCase out{.op = "index_select",
              .shape = text_of(shape.head) + " ratio " + std::to_string(shape.ratio) + " top " + std::to_string(shape.top_k) + " from " +
-                      std::to_string(shape.first_position) + kModes[static_cast<int>(shape.mode)],
+                      std::to_string(shape.first_position) + kModes[static_cast<int>(shape.mode)] +
+                      (shape.has_uneven_scales ? " uneven" : ""),
              .sum_length = shape.head.head_dim,
              .max_rows = most_rows(shape.first_position),
              .prepare = {}};
@@ -280,13 +314,9 @@ OpCase index_select_case(IndexShape shape) {
     const std::int32_t di = shape.head.head_dim;
     const std::int32_t rows_per_block = kBlockPositions / shape.ratio;
     const Layout layout = make_layout(rows, shape.first_position);
-    // Small integers as codes under the scale 1 and weights that are multiples of 1/4: every score is exact in fp32, with many ties.
-    std::vector<std::uint8_t> keys(static_cast<std::size_t>(Layout::kNumBlocks) * rows_per_block * index_key_bytes(di));
-    RowRandom random = row_random(40, 0);
-    for (std::int32_t block = 0; block < Layout::kNumBlocks; ++block) {
-      std::uint8_t* codes = keys.data() + std::int64_t{block} * rows_per_block * index_key_bytes(di);
-      std::generate_n(codes, rows_per_block * di / 2, [&] { return static_cast<std::uint8_t>(random()); });
-      std::fill_n(codes + rows_per_block * di / 2, rows_per_block * di / kQ4IndexGroup, std::uint8_t{127});
+    std::vector<std::uint8_t> keys = index_key_store(di, rows_per_block);
+    if (shape.has_uneven_scales) {
+      make_uneven(keys, di, rows_per_block);
     }
     std::vector<bf16> q;
     for (const std::int32_t v : random_integers(1, rows, shape.head.heads * di, -6, 6)) {

@@ -57,6 +57,7 @@ struct IndexShape {
   std::int32_t ratio = 1, top_k = 0, first_position = 0;
   CandidateMode mode = CandidateMode::none;
   std::int32_t block_size = 0, top_blocks = 0;
+  bool has_uneven_scales = false;  ///< keys with codes in one group of 32 only, scales of the other groups far from it
 };
 [[nodiscard]] OpCase index_select_case(IndexShape shape);
 

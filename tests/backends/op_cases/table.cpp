@@ -76,6 +76,7 @@ void add_attention_cases(std::vector<OpCase>& table) {
   for (const HeadShape shape : {HeadShape{4, 64, 16}, HeadShape{8, 32, 16}, HeadShape{5, 128, 64}}) {
     table.push_back(index_select_case({.head = shape, .ratio = 1, .top_k = 16}));
     table.push_back(index_select_case({.head = shape, .ratio = 2, .top_k = 16, .first_position = 700}));
+    table.push_back(index_select_case({.head = shape, .ratio = 1, .top_k = 32, .first_position = 500, .has_uneven_scales = true}));
     table.push_back(
         index_select_case({.head = shape, .ratio = 1, .top_k = 16, .mode = CandidateMode::produce, .block_size = 4, .top_blocks = 8}));
     table.push_back(index_select_case({.head = shape,

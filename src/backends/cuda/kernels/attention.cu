@@ -1,7 +1,9 @@
-// Attention core: one softmax over window rows and listed rows with a sink (docs/spec/model.md 5.4 "Core").
-// Keys of a query lie in fixed places: window rows first (max_window places), then its list. Scores and probabilities of all places go
+// Attention core: one softmax over window rows and listed rows with a sink (docs/spec/model.md 5.4 "Core"), for any number of heads and
+// values a head; the shape of the released model has a kernel of its own (attention_wide.cu). Scores and probabilities of all places go
 // through memory, so that the peak is the peak of all keys, as in the formula, and both products spread over the whole GPU. Tensor-core
 // products; a row's sums do not depend on other rows.
+#include "backends/cuda/kernels/attention_keys.cuh"
+#include "backends/cuda/kernels/attention_wide.h"
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/launch.h"
 #include "backends/cuda/kernels/mma.cuh"
@@ -11,58 +13,13 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
-constexpr int kTileKeys = 64;
 constexpr int kHeadTile = 16;
-
-/// What a block takes. Decoding keys is most of its work; few rows go to more and smaller blocks. A sum's order is the same in both.
-struct ManyRows {
-  static constexpr int kScoreKeys = kTileKeys;
-  static constexpr int kColumns = 128;  ///< of the output
-};
-struct FewRows {
-  static constexpr int kScoreKeys = 16;
-  static constexpr int kColumns = 32;
-};
-
-struct Places {
-  std::int32_t window = 0;  ///< multiple of kTileKeys
-  std::int32_t all = 0;     ///< multiple of kTileKeys
-};
-
-__host__ __device__ constexpr std::int32_t round_up(std::int32_t x, std::int32_t unit) { return (x + unit - 1) / unit * unit; }
-
-__host__ __device__ Places places_of(const AttendParams& p) {
-  const std::int32_t window = round_up(p.max_window, kTileKeys);
-  return {window, window + (p.list != nullptr ? round_up(p.top_k, kTileKeys) : 0)};
-}
+constexpr int kTileColumns = 128;  ///< of the output, a block
 
 struct Record {
   const std::uint8_t* codes = nullptr;  ///< null: the place is empty
   bool is_window = false;
 };
-
-__device__ Record record_at(const AttendParams& p, const Places& places, std::int64_t r, std::int32_t place) {
-  const std::int64_t chunk = p.rows.chunk[r];
-  if (place < places.window) {
-    const std::int64_t t = static_cast<std::int64_t>(p.window_low[r]) + place;
-    if (t > p.window_high[r]) {
-      return {};
-    }
-    const std::int64_t first = p.chunks.first_position[chunk];
-    const std::int32_t bytes = window_record_bytes(p.head_dim);
-    if (t >= first) {
-      return {row_at(p.own, p.chunks.first_row[chunk] + t - first, bytes), true};
-    }
-    return {row_at(p.ring, static_cast<std::int64_t>(p.chunks.slot[chunk]) * p.ring_rows + t % p.ring_rows, bytes), true};
-  }
-  const std::int32_t l = place - places.window;
-  const std::int64_t j = l < p.top_k ? row_at(p.list, r, p.top_k)[l] : -1;
-  if (j < 0) {
-    return {};
-  }
-  const std::int64_t block = row_at(p.chunks.block_table, chunk, p.chunks.max_blocks)[j / p.rows_per_block];
-  return {row_at(p.compressed, block * p.rows_per_block + j % p.rows_per_block, compressed_record_bytes(p.head_dim)), false};
-}
 
 /// Two bf16 (low half first) that hold codes times 2^-kBias to two values times `scale`; exact, since a value has at most four bits.
 template <int kBias>
@@ -104,13 +61,12 @@ __device__ __forceinline__ uint4 eight_values(const Record& record, std::int32_t
   return out;
 }
 
-/// Decodes columns [first, first + width) of kKeys keys to shared memory, rows `stride` apart; empty places become zeros.
+/// Decodes columns [first, first + width) of kTileKeys keys to shared memory, rows `stride` apart; empty places become zeros.
 /// `records`: theirs, in shared memory. Ends with a barrier.
-template <int kKeys>
 __device__ void load_keys(const AttendParams& p, const Record* records, std::int32_t first, std::int32_t width, std::int32_t stride,
                           bf16* keys) {
   const std::int32_t pieces = width / 8;
-  for (std::int32_t i = threadIdx.x; i < kKeys * pieces; i += kThreads) {
+  for (std::int32_t i = threadIdx.x; i < kTileKeys * pieces; i += kThreads) {
     const Record& record = records[i / pieces];
     const std::int32_t c = i % pieces * 8;
     const uint4 value = record.codes == nullptr ? uint4{0, 0, 0, 0} : eight_values(record, p.head_dim, first + c);
@@ -119,23 +75,21 @@ __device__ void load_keys(const AttendParams& p, const Record* records, std::int
   __syncthreads();
 }
 
-/// Records of kKeys places to shared memory; true when any place is taken. Ends with a barrier.
-template <int kKeys>
+/// Records of kTileKeys places to shared memory; true when any place is taken. Ends with a barrier.
 __device__ bool find_records(const AttendParams& p, const Places& places, std::int64_t r, std::int32_t first_place, Record* records) {
   bool any = false;
-  if (threadIdx.x < kKeys) {
-    records[threadIdx.x] = record_at(p, places, r, first_place + static_cast<std::int32_t>(threadIdx.x));
+  if (threadIdx.x < kTileKeys) {
+    const std::int32_t place = first_place + static_cast<std::int32_t>(threadIdx.x);
+    records[threadIdx.x] = {KeyTable(p, r).record(p, places, place), place < places.window};
     any = records[threadIdx.x].codes != nullptr;
   }
   return __syncthreads_or(any);
 }
 
 /// Scores of some keys for all heads of a row: scores[row][head][place]. Block (keys, row); a warp takes every fourth 16 heads.
-template <class Size>
 __global__ __launch_bounds__(kThreads) void score_kernel(AttendParams p, std::int64_t first_row, float* scores) {
-  constexpr int kKeys = Size::kScoreKeys;
   extern __shared__ __align__(16) bf16 keys[];
-  __shared__ Record records[kKeys];
+  __shared__ Record records[kTileKeys];
   const Places places = places_of(p);
   const std::int64_t local = blockIdx.y;
   const std::int64_t r = first_row + local;
@@ -143,16 +97,16 @@ __global__ __launch_bounds__(kThreads) void score_kernel(AttendParams p, std::in
   const int lane = threadIdx.x % 32;
   const int g = lane / 4;
   const int t = lane % 4;
-  const auto first_place = static_cast<std::int32_t>(blockIdx.x) * kKeys;
+  const auto first_place = static_cast<std::int32_t>(blockIdx.x) * kTileKeys;
   float* out = scores + local * p.heads * places.all + first_place;
-  const bool any = find_records<kKeys>(p, places, r, first_place, records);
+  const bool any = find_records(p, places, r, first_place, records);
   const std::int32_t stride = d + 8;
   if (any) {
-    load_keys<kKeys>(p, records, 0, d, stride, keys);
+    load_keys(p, records, 0, d, stride, keys);
   }
   const auto factor = static_cast<float>(1.0 / sqrt(static_cast<double>(d)));
   for (std::int32_t head0 = threadIdx.x / 32 * kHeadTile; head0 < p.heads; head0 += kWarps * kHeadTile) {
-    float acc[kKeys / 8][4] = {};
+    float acc[kTileKeys / 8][4] = {};
     const bf16* q0 = row_at(p.q, r * p.heads + min(head0 + g, p.heads - 1), d);
     const bf16* q1 = row_at(p.q, r * p.heads + min(head0 + g + 8, p.heads - 1), d);
 #pragma unroll 4
@@ -163,14 +117,14 @@ __global__ __launch_bounds__(kThreads) void score_kernel(AttendParams p, std::in
       const unsigned first_half[4] = {a0.x, a1.x, a0.y, a1.y};
       const unsigned second_half[4] = {a0.z, a1.z, a0.w, a1.w};
 #pragma unroll
-      for (int j = 0; j < kKeys / 8; ++j) {
+      for (int j = 0; j < kTileKeys / 8; ++j) {
         const uint4 b = *reinterpret_cast<const uint4*>(keys + (j * 8 + g) * stride + k + t * 8);
         multiply(acc[j], first_half, b.x, b.y);
         multiply(acc[j], second_half, b.z, b.w);
       }
     }
 #pragma unroll
-    for (int j = 0; j < kKeys / 8; ++j) {
+    for (int j = 0; j < kTileKeys / 8; ++j) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const std::int32_t head = head0 + g + i / 2 * 8;
@@ -226,15 +180,9 @@ __device__ __forceinline__ uint4 load_transposed(const bf16* row) {
   return out;
 }
 
-/// Tiles of keys are cut into kSplits runs whose sums are added first to last.
-constexpr int kSplits = 4;
-
-/// sum P key for some columns, all heads of a row; a warp takes every fourth 16 heads. Grid (columns, row, split): with gridDim.z == 1 all
-/// runs one after the other and o = sum / denominator; else one run a block, to partials[row][split][head][column].
-template <class Size>
+/// o = (sum P key) / denominator for some columns, all heads of a row; a warp takes every fourth 16 heads. Grid (columns, row).
 __global__ __launch_bounds__(kThreads) void output_kernel(AttendParams p, std::int64_t first_row, const bf16* probabilities,
-                                                          const float* denominators, float* partials, bf16* o) {
-  constexpr std::int32_t kTileColumns = Size::kColumns;
+                                                          const float* denominators, bf16* o) {
   constexpr std::int32_t kStride = kTileColumns + 8;
   __shared__ __align__(16) bf16 keys[kTileKeys * kStride];
   __shared__ Record records[kTileKeys];
@@ -247,8 +195,6 @@ __global__ __launch_bounds__(kThreads) void output_kernel(AttendParams p, std::i
   const int lane = threadIdx.x % 32;
   const int g = lane / 4;
   const int t = lane % 4;
-  const bool is_alone = gridDim.z > 1;
-  const std::int32_t tiles = places.all / kTileKeys;
   // Every warp takes part in every round, since tiles of keys are loaded together.
   const std::int32_t rounds = (p.heads + kWarps * kHeadTile - 1) / (kWarps * kHeadTile);
   for (std::int32_t round = 0; round < rounds; ++round) {
@@ -256,36 +202,28 @@ __global__ __launch_bounds__(kThreads) void output_kernel(AttendParams p, std::i
     const bf16* line0 = row_at(probabilities, local * p.heads + min(head0 + g, p.heads - 1), places.all) + t * 2;
     const bf16* line1 = row_at(probabilities, local * p.heads + min(head0 + g + 8, p.heads - 1), places.all) + t * 2;
     float total[kTileColumns / 8][4] = {};
-    for (std::int32_t split = is_alone ? blockIdx.z : 0; split < (is_alone ? static_cast<std::int32_t>(blockIdx.z) + 1 : kSplits);
-         ++split) {
-      float acc[kTileColumns / 8][4] = {};
-      for (std::int32_t tile = split * tiles / kSplits; tile < (split + 1) * tiles / kSplits; ++tile) {
-        if (!find_records<kTileKeys>(p, places, r, tile * kTileKeys, records)) {
-          continue;
-        }
-        load_keys<kTileKeys>(p, records, column0, width, kStride, keys);
+    for (std::int32_t first_place = 0; first_place < places.all; first_place += kTileKeys) {
+      if (!find_records(p, places, r, first_place, records)) {
+        continue;
+      }
+      load_keys(p, records, column0, width, kStride, keys);
 #pragma unroll
-        for (int k = 0; k < kTileKeys; k += 16) {
-          const std::int32_t place = tile * kTileKeys + k;
-          const unsigned a[4] = {*reinterpret_cast<const unsigned*>(line0 + place), *reinterpret_cast<const unsigned*>(line1 + place),
-                                 *reinterpret_cast<const unsigned*>(line0 + place + 8),
-                                 *reinterpret_cast<const unsigned*>(line1 + place + 8)};
+      for (int k = 0; k < kTileKeys; k += 16) {
+        const std::int32_t place = first_place + k;
+        const unsigned a[4] = {*reinterpret_cast<const unsigned*>(line0 + place), *reinterpret_cast<const unsigned*>(line1 + place),
+                               *reinterpret_cast<const unsigned*>(line0 + place + 8),
+                               *reinterpret_cast<const unsigned*>(line1 + place + 8)};
 #pragma unroll
-          for (int c = 0; c < kTileColumns; c += 16) {
-            if (c < width) {
-              // Rows k + lane % 16, columns c and c + 8.
-              const uint4 b = load_transposed(keys + (k + lane % 16) * kStride + c + lane / 16 * 8);
-              multiply(acc[c / 8], a, b.x, b.y);
-              multiply(acc[c / 8 + 1], a, b.z, b.w);
-            }
+        for (int c = 0; c < kTileColumns; c += 16) {
+          if (c < width) {
+            // Rows k + lane % 16, columns c and c + 8.
+            const uint4 b = load_transposed(keys + (k + lane % 16) * kStride + c + lane / 16 * 8);
+            multiply(total[c / 8], a, b.x, b.y);
+            multiply(total[c / 8 + 1], a, b.z, b.w);
           }
         }
-        __syncthreads();
       }
-#pragma unroll
-      for (int i = 0; i < kTileColumns / 8 * 4; ++i) {
-        (&total[0][0])[i] += (&acc[0][0])[i];
-      }
+      __syncthreads();
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -297,33 +235,12 @@ __global__ __launch_bounds__(kThreads) void output_kernel(AttendParams p, std::i
 #pragma unroll
       for (int c = 0; c < kTileColumns; c += 8) {
         if (c < width) {
-          const std::int32_t column = column0 + c + t * 2;
-          const float low = total[c / 8][half * 2];
-          const float high = total[c / 8][half * 2 + 1];
-          if (is_alone) {
-            *reinterpret_cast<float2*>(row_at(partials, (local * kSplits + blockIdx.z) * p.heads + head, d) + column) = {low, high};
-          } else {
-            bf16* out = row_at(o, r * p.heads + head, d) + column;
-            out[0] = to_bf16(low / sum);
-            out[1] = to_bf16(high / sum);
-          }
+          bf16* out = row_at(o, r * p.heads + head, d) + column0 + c + t * 2;
+          out[0] = to_bf16(total[c / 8][half * 2] / sum);
+          out[1] = to_bf16(total[c / 8][half * 2 + 1] / sum);
         }
       }
     }
-  }
-}
-
-/// Adds the runs of one head of a row up: o = sum / denominator.
-__global__ void add_splits_kernel(AttendParams p, std::int64_t first_row, const float* partials, const float* denominators, bf16* o) {
-  const std::int64_t local = blockIdx.x / p.heads;
-  const std::int64_t head = blockIdx.x % p.heads;
-  for (std::int32_t c = threadIdx.x; c < p.head_dim; c += blockDim.x) {
-    float sum = 0;
-#pragma unroll
-    for (int split = 0; split < kSplits; ++split) {
-      sum += row_at(partials, (local * kSplits + split) * p.heads + head, p.head_dim)[c];
-    }
-    row_at(o, (first_row + local) * p.heads + head, p.head_dim)[c] = to_bf16(sum / denominators[local * p.heads + head]);
   }
 }
 
@@ -353,64 +270,46 @@ __global__ void finish_kernel(AttendParams p, bf16* o) {
   }
 }
 
-}  // namespace
-
-namespace {
-
-constexpr std::int64_t kFewRows = 16;  ///< up to here runs of keys go to blocks of their own
-
-/// Scratch of one call, in floats a row: scores, probabilities, denominators and, for few rows, runs.
+/// Scratch of one call, in floats a row: scores, probabilities, denominators.
 struct AttendScratch {
-  std::int64_t scores, probabilities, denominators, partials;
-  [[nodiscard]] std::int64_t all() const { return scores + probabilities + denominators + partials; }
+  std::int64_t scores, probabilities, denominators;
+  [[nodiscard]] std::int64_t all() const { return scores + probabilities + denominators; }
 };
 
 AttendScratch scratch_of(const AttendParams& p) {
   const std::int64_t line = static_cast<std::int64_t>(p.heads) * places_of(p).all;
   constexpr std::int32_t kAligned = 4;
-  return {line, line / 2, round_up(p.heads, kAligned),
-          p.rows.num_rows <= kFewRows ? static_cast<std::int64_t>(kSplits) * p.heads * p.head_dim : 0};
+  return {line, line / 2, round_up(p.heads, kAligned)};
 }
 
 }  // namespace
 
-std::int64_t attend_scratch_per_row(const AttendParams& p) { return scratch_of(p).all(); }
-
-template <class Size>
-void issue_scores(const AttendParams& p, std::int64_t first_row, std::int64_t rows, float* scores, cudaStream_t stream) {
-  const std::size_t key_bytes = static_cast<std::size_t>(Size::kScoreKeys) * static_cast<std::size_t>(p.head_dim + 8) * sizeof(bf16);
-  cudaFuncSetAttribute(score_kernel<Size>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(key_bytes));
-  const dim3 grid(static_cast<unsigned>(places_of(p).all / Size::kScoreKeys), static_cast<unsigned>(rows));
-  score_kernel<Size><<<grid, kThreads, key_bytes, stream>>>(p, first_row, scores);
-}
+std::int64_t attend_scratch_per_row(const AttendParams& p) { return is_wide(p) ? 0 : scratch_of(p).all(); }
 
 void attend_rows(const AttendParams& p, std::int64_t first_row, std::int64_t rows, float* scratch, bf16* o, cudaStream_t stream) {
+  if (is_wide(p)) {  // needs no scratch, so that all rows come at once
+    attend_wide(p, stream);
+    return;
+  }
   const AttendScratch sizes = scratch_of(p);
   float* scores = scratch;
   auto* probabilities = reinterpret_cast<bf16*>(scores + rows * sizes.scores);
   float* denominators = scores + rows * (sizes.scores + sizes.probabilities);
-  float* partials = denominators + rows * sizes.denominators;
-  const bool is_few = sizes.partials > 0;
-  is_few ? issue_scores<FewRows>(p, first_row, rows, scores, stream) : issue_scores<ManyRows>(p, first_row, rows, scores, stream);
+  const std::size_t key_bytes = static_cast<std::size_t>(kTileKeys) * static_cast<std::size_t>(p.head_dim + 8) * sizeof(bf16);
+  cudaFuncSetAttribute(score_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(key_bytes));
+  const auto count = static_cast<unsigned>(rows);
+  score_kernel<<<dim3(static_cast<unsigned>(places_of(p).all / kTileKeys), count), kThreads, key_bytes, stream>>>(p, first_row, scores);
   const std::int64_t lines = rows * p.heads;
   softmax_kernel<<<static_cast<unsigned>((lines + kWarps - 1) / kWarps), kThreads, 0, stream>>>(p, scores, probabilities, denominators,
                                                                                                 lines);
-  const auto count = static_cast<unsigned>(rows);
-  const auto pieces = [&p](int columns) { return static_cast<unsigned>((p.head_dim + columns - 1) / columns); };
-  if (is_few) {
-    output_kernel<FewRows>
-        <<<dim3(pieces(FewRows::kColumns), count, kSplits), kThreads, 0, stream>>>(p, first_row, probabilities, denominators, partials, o);
-  } else {
-    output_kernel<ManyRows>
-        <<<dim3(pieces(ManyRows::kColumns), count, 1), kThreads, 0, stream>>>(p, first_row, probabilities, denominators, partials, o);
-  }
-  if (is_few) {
-    add_splits_kernel<<<static_cast<unsigned>(lines), kThreads, 0, stream>>>(p, first_row, partials, denominators, o);
-  }
+  const auto pieces = static_cast<unsigned>((p.head_dim + kTileColumns - 1) / kTileColumns);
+  output_kernel<<<dim3(pieces, count), kThreads, 0, stream>>>(p, first_row, probabilities, denominators, o);
 }
 
 void attend_finish(const AttendParams& p, bf16* o, cudaStream_t stream) {
-  finish_kernel<<<static_cast<unsigned>(p.rows.num_rows * p.heads), kThreads, p.head_dim * sizeof(bf16), stream>>>(p, o);
+  if (!is_wide(p)) {
+    finish_kernel<<<static_cast<unsigned>(p.rows.num_rows * p.heads), kThreads, p.head_dim * sizeof(bf16), stream>>>(p, o);
+  }
 }
 
 }  // namespace deepinfer::cuda

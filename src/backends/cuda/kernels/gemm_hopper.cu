@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "backends/cuda/kernels/async_copies.cuh"
+#include "backends/cuda/kernels/cluster.cuh"
 #include "backends/cuda/kernels/gemm_codes.cuh"
+#include "backends/cuda/kernels/packed_products.cuh"
 #include "backends/cuda/kernels/start.cuh"
 #include "backends/cuda/kernels/wgmma.cuh"
 
@@ -228,7 +231,7 @@ __device__ __forceinline__ void multiply_group(float (&acc)[kColumns / 2], const
   for (int i = 0; i < 4; ++i) {
     multiply<kColumns>(acc, a[i], first + i * 2 * kColumns);  // two pieces of 8 values on, in units of 16 bytes
   }
-  commit_products();
+  end_products();
 }
 
 __device__ __forceinline__ void release(const Ring& ring, int stage) {
@@ -296,6 +299,16 @@ __device__ __forceinline__ void multiply_slices(const HopperParams& p, const Rin
 }
 
 // --- results ------------------------------------------------------------------------------------------------------
+
+/// Four floats of the shared memory of block `rank`.
+__device__ __forceinline__ float4 load_remote(std::uint32_t address, unsigned rank) {
+  float4 v;
+  asm volatile("{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %4, %5;\nld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [remote];\n}"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(address), "r"(rank)
+               : "memory");
+  return v;
+}
 
 __device__ __forceinline__ void store_four(const GemmParams& p, const GemmWork& work, int column, int n, const float (&value)[4]) {
   const std::int64_t place = (work.first_column + column) * p.y_stride + work.y_offset + n;
@@ -399,9 +412,10 @@ __global__ __launch_bounds__(kThreads, kBlocksAtOnce<kind, kColumns>) void warpg
     }
   }
   if (p.in_slices) {
-    sync_cluster();
+    cluster_barrier();
     store_results<kColumns>(p, work, results, tile_row, rank, threadIdx.x, kThreads);
-    leave_cluster();
+    cluster_arrive();  // no block leaves while others read its memory
+    cluster_wait();
   }
 #endif
 }

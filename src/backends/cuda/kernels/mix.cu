@@ -1,67 +1,135 @@
-// Mixing coefficients of the residual streams (docs/spec/model.md 5.3): long dot products cut into a fixed number of parts, then one
-// warp a row finishes. The cut depends on the shape only.
+// Mixing coefficients of the residual streams (docs/spec/model.md 5.3) in one kernel: a cluster of blocks takes a few rows, every warp of
+// it the same part of all their dot products, and the parts are added in order through shared memory. Products run on the tensor cores
+// in double precision. The cut into parts depends on the width only, so a row has the same bits in any company.
+#include "backends/cuda/kernels/cluster.cuh"
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/launch.h"
 
 namespace deepinfer::cuda {
 namespace {
 
-constexpr std::int32_t kParts = 32;
-constexpr std::int32_t kManyRows = 16;  // a block, when there are many: each line of fn is read once for all of them
 constexpr std::int32_t kWarps = kBlockThreads / 32;
-constexpr std::int32_t kVector = 4;  // neighbouring values a lane takes at once
+constexpr std::int32_t kParts = kMostClusterBlocks * kWarps;  ///< of a sum, one a warp
+constexpr std::int32_t kTile = 8;                             ///< rows, or dot products, of one product of the tensor cores
+constexpr std::int32_t kDotTiles = 3;                         ///< taken at once: all 24 dot products of four streams
+constexpr std::int32_t kDots = kDotTiles * kTile;
+constexpr std::int32_t kColumns = 32;  ///< a warp takes at once, eight neighbours a lane; divides the width (hidden is a multiple of 32)
+constexpr std::int32_t kLaneColumns = 8;
 constexpr std::int32_t kMaxStreams = 8;
 constexpr std::int32_t kUsualStreams = 4;
 
+__host__ __device__ constexpr std::int32_t num_dots(std::int32_t streams) { return (2 + streams) * streams; }
 /// Dot products of a row, and its sum of squares behind them.
-__host__ __device__ constexpr std::int32_t num_sums(std::int32_t streams) { return (2 + streams) * streams + 1; }
+__host__ __device__ constexpr std::int32_t num_sums(std::int32_t streams) { return num_dots(streams) + 1; }
 
-__device__ __forceinline__ float4 four_values(const bf16* x) {
-  const uint2 words = *reinterpret_cast<const uint2*>(x);
-  return {__uint_as_float(words.x << 16), __uint_as_float(words.x & 0xFFFF0000U), __uint_as_float(words.y << 16),
-          __uint_as_float(words.y & 0xFFFF0000U)};
+/// c += a b in double precision: a 8 x 4, b 4 x 8. Lane l holds a[l / 4][l % 4], b[l % 4][l / 4], c[l / 4][l % 4 * 2 + {0, 1}].
+__device__ __forceinline__ void multiply(double (&c)[2], double a, double b) {
+  asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};" : "+d"(c[0]), "+d"(c[1]) : "d"(a), "d"(b));
 }
 
-/// Part blockIdx.y of every sum of kRows rows. A warp owns a sum, and every (8 gridDim.z)-th after it.
-template <std::int32_t kRows>
-__global__ __launch_bounds__(kBlockThreads) void mix_parts_kernel(MixParams p, double* partials) {
-  const std::int32_t width = p.streams * p.hidden;
-  const std::int32_t part_width = (width / kVector + kParts - 1) / kParts * kVector;
-  const std::int32_t first = blockIdx.y * part_width;
-  const std::int32_t end = min(first + part_width, width);
-  const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.x) * kRows;
-  const std::int32_t num_rows = static_cast<std::int32_t>(min(static_cast<std::int64_t>(kRows), p.num_rows - first_row));
-  const std::int32_t lane = threadIdx.x % 32;
-  const auto num_warps = static_cast<std::int32_t>(gridDim.z) * kWarps;
-  for (std::int32_t n = blockIdx.z * kWarps + threadIdx.x / 32; n < num_sums(p.streams); n += num_warps) {
-    const bool is_square = n + 1 == num_sums(p.streams);
-    double sum[kRows] = {};
-#pragma unroll 2
-    for (std::int32_t k = first + lane * kVector; k < end; k += 32 * kVector) {
-      float4 factor{};
-      if (!is_square) {
-        factor = *reinterpret_cast<const float4*>(row_at(p.fn, n, width) + k);
+/// Value i of eight neighbouring bf16.
+__device__ __forceinline__ double value_of(const uint4& words, int i) {
+  const unsigned word = i < 4 ? (i < 2 ? words.x : words.y) : (i < 6 ? words.z : words.w);
+  return static_cast<double>(__uint_as_float(i % 2 == 0 ? word << 16 : word & 0xFFFF0000U));
+}
+
+__device__ __forceinline__ double value_of(const float4& values, int i) {
+  return static_cast<double>(i < 2 ? (i == 0 ? values.x : values.y) : (i == 2 ? values.z : values.w));
+}
+
+/// What a lane loads of kColumns columns: its columns of one row of each tile of rows and of one line of each tile of dot products.
+template <std::int32_t kRowTiles>
+struct Operands {
+  uint4 z[kRowTiles];
+  float4 fn[kDotTiles][2];
+};
+
+/// Sums of one warp: dots[row tile][dot tile] as `multiply` leaves them, squares of the lane's columns of the lane's row.
+template <std::int32_t kRowTiles>
+struct Sums {
+  double dots[kRowTiles][kDotTiles][2] = {};
+  double squares[kRowTiles] = {};
+
+  __device__ __forceinline__ void add(const Operands<kRowTiles>& x) {
+#pragma unroll
+    for (int i = 0; i < kLaneColumns; ++i) {
+      double fn[kDotTiles];
+#pragma unroll
+      for (int n = 0; n < kDotTiles; ++n) {
+        fn[n] = value_of(x.fn[n][i / 4], i % 4);
       }
 #pragma unroll
-      for (std::int32_t i = 0; i < kRows; ++i) {
-        if (i < num_rows) {
-          const float4 z = four_values(row_at(p.h, first_row + i, width) + k);
-          const float4 f = is_square ? z : factor;
-          sum[i] = fma(static_cast<double>(f.x), static_cast<double>(z.x), sum[i]);
-          sum[i] = fma(static_cast<double>(f.y), static_cast<double>(z.y), sum[i]);
-          sum[i] = fma(static_cast<double>(f.z), static_cast<double>(z.z), sum[i]);
-          sum[i] = fma(static_cast<double>(f.w), static_cast<double>(z.w), sum[i]);
+      for (int m = 0; m < kRowTiles; ++m) {
+        const double z = value_of(x.z[m], i);
+        squares[m] = fma(z, z, squares[m]);
+#pragma unroll
+        for (int n = 0; n < kDotTiles; ++n) {
+          multiply(dots[m][n], z, fn[n]);
+        }
+      }
+    }
+  }
+};
+
+/// Part `part` of the dot products [first_dot, first_dot + kDots) and of the squares of kRowTiles * kTile rows, to partials[row][kDots +
+/// 1]. Rows and dot products behind the last one repeat it. kAhead: groups of columns that are loaded before the first is used.
+template <std::int32_t kRowTiles, std::int32_t kAhead>
+__device__ void sum_part(const MixParams& p, std::int32_t part, std::int64_t first_row, std::int32_t first_dot, double* partials) {
+  const std::int32_t width = p.streams * p.hidden;
+  const std::int32_t part_width = (width / kColumns + kParts - 1) / kParts * kColumns;
+  const std::int32_t begin = part * part_width;
+  const std::int32_t end = min(begin + part_width, width);
+  const std::int32_t lane = threadIdx.x % 32;
+  const std::int32_t g = lane / 4;
+  const std::int32_t t = lane % 4;
+  const bf16* z[kRowTiles];
+  const float* fn[kDotTiles];
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+    z[m] = row_at(p.h, min(first_row + m * kTile + g, static_cast<std::int64_t>(p.num_rows) - 1), width) + t * kLaneColumns;
+  }
+#pragma unroll
+  for (int n = 0; n < kDotTiles; ++n) {
+    fn[n] = row_at(p.fn, min(first_dot + n * kTile + g, num_dots(p.streams) - 1), width) + t * kLaneColumns;
+  }
+  Sums<kRowTiles> sums;
+  for (std::int32_t k = begin; k < end; k += kAhead * kColumns) {
+    Operands<kRowTiles> x[kAhead];
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) {
+      const std::int32_t column = k + a * kColumns;
+      if (column < end) {
+#pragma unroll
+        for (int m = 0; m < kRowTiles; ++m) {
+          x[a].z[m] = *reinterpret_cast<const uint4*>(z[m] + column);
+        }
+#pragma unroll
+        for (int n = 0; n < kDotTiles; ++n) {
+          x[a].fn[n][0] = *reinterpret_cast<const float4*>(fn[n] + column);
+          x[a].fn[n][1] = *reinterpret_cast<const float4*>(fn[n] + column + 4);
         }
       }
     }
 #pragma unroll
-    for (std::int32_t i = 0; i < kRows; ++i) {
-      for (int offset = 16; offset > 0; offset /= 2) {
-        sum[i] += __shfl_xor_sync(kWholeWarp, sum[i], offset);
+    for (int a = 0; a < kAhead; ++a) {
+      if (k + a * kColumns < end) {
+        sums.add(x[a]);
       }
-      if (lane == 0 && i < num_rows) {
-        partials[((first_row + i) * num_sums(p.streams) + n) * kParts + blockIdx.y] = sum[i];
-      }
+    }
+  }
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+    double* out = partials + (m * kTile + g) * (kDots + 1);
+#pragma unroll
+    for (int n = 0; n < kDotTiles; ++n) {
+      out[n * kTile + t * 2] = sums.dots[m][n][0];
+      out[n * kTile + t * 2 + 1] = sums.dots[m][n][1];
+    }
+    double squares = sums.squares[m];
+    squares += __shfl_xor_sync(kWholeWarp, squares, 1);
+    squares += __shfl_xor_sync(kWholeWarp, squares, 2);
+    if (t == 0) {
+      out[kDots] = squares;
     }
   }
 }
@@ -112,25 +180,12 @@ __device__ void sinkhorn(double (&row)[kMost], std::int32_t streams, std::int32_
   }
 }
 
-/// One warp a row: lane n adds up sum n, n + 32, …; lane i then owns stream i and row i of the matrix. At most kMost streams.
+/// One warp a row: lane i owns stream i and row i of the matrix. At most kMost streams.
 template <std::int32_t kMost>
-__global__ void mix_finish_kernel(MixParams p, const double* partials) {
-  __shared__ double totals[(2 + kMaxStreams) * kMaxStreams + 1];
-  const std::int64_t r = blockIdx.x;
-  const std::int32_t lane = threadIdx.x;
+__device__ void finish_row(const MixParams& p, std::int64_t r, const double* totals) {
+  const std::int32_t lane = threadIdx.x % 32;
   const std::int32_t streams = kMost == kUsualStreams ? kUsualStreams : p.streams;
-  const std::int32_t sums = num_sums(streams);
-  for (std::int32_t n = lane; n < sums; n += 32) {
-    const double* parts = partials + (r * sums + n) * kParts;
-    double sum = 0;
-#pragma unroll
-    for (std::int32_t i = 0; i < kParts; ++i) {
-      sum += parts[i];
-    }
-    totals[n] = sum;
-  }
-  __syncwarp();
-  const double inverse = 1.0 / sqrt(totals[sums - 1] / (streams * p.hidden) + p.norm_eps);
+  const double inverse = 1.0 / sqrt(totals[num_dots(streams)] / (streams * p.hidden) + p.norm_eps);
   const std::int32_t i = min(lane, streams - 1);
   double row[kMost];
 #pragma unroll
@@ -152,19 +207,74 @@ __global__ void mix_finish_kernel(MixParams p, const double* partials) {
   }
 }
 
+/// Shared memory of a block, in doubles: [kWarps][rows][kDots + 1], then the block's sums [rows][num_sums].
+constexpr std::int32_t shared_doubles(std::int32_t rows, std::int32_t streams) { return rows * (kWarps * (kDots + 1) + num_sums(streams)); }
+
+/// A cluster of kMostClusterBlocks blocks takes kRowTiles * kTile rows.
+template <std::int32_t kRowTiles, std::int32_t kMost>
+__global__ __launch_bounds__(kBlockThreads, kRowTiles == 1 ? 1 : 2) void mix_kernel(MixParams p) {
+  constexpr std::int32_t kRows = kRowTiles * kTile;
+  constexpr std::int32_t kWarpRows = (kRows + kMostClusterBlocks - 1) / kMostClusterBlocks;  ///< rows that a block finishes, one a warp
+  extern __shared__ double partials[];
+  __shared__ double totals[kWarpRows][num_sums(kMost)];
+  const auto rank = static_cast<std::int32_t>(cluster_rank());
+  const std::int32_t warp = threadIdx.x / 32;
+  const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.x / kMostClusterBlocks) * kRows;
+  const std::int32_t dots = num_dots(p.streams);
+  double* sums = partials + kWarps * kRows * (kDots + 1);
+  for (std::int32_t first_dot = 0; first_dot < dots; first_dot += kDots) {
+    sum_part<kRowTiles, kRowTiles == 1 ? 5 : 1>(p, rank * kWarps + warp, first_row, first_dot, partials + warp * kRows * (kDots + 1));
+    __syncthreads();
+    for (std::int32_t i = threadIdx.x; i < kRows * (kDots + 1); i += kBlockThreads) {
+      double sum = 0;
+#pragma unroll
+      for (std::int32_t w = 0; w < kWarps; ++w) {
+        sum += partials[w * kRows * (kDots + 1) + i];
+      }
+      const std::int32_t n = i % (kDots + 1);
+      const std::int32_t place = n == kDots ? dots : first_dot + n;
+      if (place < dots || n == kDots) {
+        sums[i / (kDots + 1) * (dots + 1) + place] = sum;
+      }
+    }
+    __syncthreads();
+  }
+  cluster_barrier();
+  const std::int32_t row = warp * kMostClusterBlocks + rank;
+  if (row < kRows && first_row + row < p.num_rows) {
+    for (std::int32_t n = threadIdx.x % 32; n <= dots; n += 32) {
+      double sum = 0;
+#pragma unroll
+      for (std::int32_t block = 0; block < kMostClusterBlocks; ++block) {
+        sum += in_block(sums, block)[row * (dots + 1) + n];
+      }
+      totals[warp][n] = sum;
+    }
+    __syncwarp();
+    finish_row<kMost>(p, first_row + row, totals[warp]);
+  }
+  cluster_arrive();
+  cluster_wait();  // a block's sums stay until all blocks have read them
+}
+
+template <std::int32_t kRowTiles>
+void launch_mix(const MixParams& p, cudaStream_t stream) {
+  constexpr std::int32_t kRows = kRowTiles * kTile;
+  const ClusterShape shape = {.grid = dim3(static_cast<unsigned>((p.num_rows + kRows - 1) / kRows * kMostClusterBlocks)),
+                              .threads = kBlockThreads,
+                              .cluster = kMostClusterBlocks,
+                              .shared_bytes = static_cast<std::size_t>(shared_doubles(kRows, p.streams)) * sizeof(double)};
+  launch_clusters(p.streams == kUsualStreams ? mix_kernel<kRowTiles, kUsualStreams> : mix_kernel<kRowTiles, kMaxStreams>, shape, stream, p);
+}
+
 }  // namespace
 
-std::size_t mix_partials(const MixParams& p) { return static_cast<std::size_t>(p.num_rows) * num_sums(p.streams) * kParts; }
+std::size_t mix_partials(const MixParams&) { return 0; }
 
-void mix(const MixParams& p, double* partials, cudaStream_t stream) {
-  if (p.num_rows == 1) {
-    const auto blocks = static_cast<unsigned>((num_sums(p.streams) + kWarps - 1) / kWarps);  // a sum a warp
-    mix_parts_kernel<1><<<dim3(1, kParts, blocks), kBlockThreads, 0, stream>>>(p, partials);
-  } else {
-    mix_parts_kernel<kManyRows><<<dim3((p.num_rows + kManyRows - 1) / kManyRows, kParts), kBlockThreads, 0, stream>>>(p, partials);
-  }
-  (p.streams == kUsualStreams ? mix_finish_kernel<kUsualStreams> : mix_finish_kernel<kMaxStreams>)<<<p.num_rows, 32, 0, stream>>>(p,
-                                                                                                                                  partials);
+void mix(const MixParams& p, double*, cudaStream_t stream) {
+  constexpr std::int32_t kFewRows = 64;  // clusters of eight rows still run side by side; each reads all of fn
+  constexpr std::int32_t kManyRowTiles = 4;
+  p.num_rows <= kFewRows ? launch_mix<1>(p, stream) : launch_mix<kManyRowTiles>(p, stream);
 }
 
 }  // namespace deepinfer::cuda
