@@ -112,7 +112,7 @@ void Engine::cancel_all() {
 }
 
 bool Engine::step() {
-  const TimePoint begin = parts_.clock->now();
+  step_begin_ = parts_.clock->now();
   end_cancelled();
   end_overdue();
   enqueue_read();
@@ -149,16 +149,16 @@ bool Engine::step() {
     counters_.last_progress = parts_.clock->now();
   }
   if (computes) {
-    count_step_time(begin);
+    count_step_time();
   }
   return did_something || wait_for_reads();
 }
 
-void Engine::count_step_time(TimePoint begin) {
+void Engine::count_step_time() {
   const Duration forward = forward_end_ - forward_begin_;
   StepTimes& times = counters_.step_times[static_cast<std::size_t>(step_kind_)];
   times.forward.add(forward);
-  times.host.add(parts_.clock->now() - begin - forward);
+  times.host.add(parts_.clock->now() - step_begin_ - forward);
   if (step_kind_ == StepKind::prefill) {
     const double newest = std::chrono::duration<double>(forward).count() / num_prefill_rows_;
     seconds_per_prefill_row_ = seconds_per_prefill_row_ == 0 ? newest : (1 - kNewest) * seconds_per_prefill_row_ + kNewest * newest;

@@ -128,7 +128,7 @@ class Engine {
   void gather_chunks();
   void launch();
   void collect_rows();
-  void count_step_time(TimePoint begin);
+  void count_step_time();
   void score_prompt(LiveRequest& live, const model::Chunk& chunk, std::span<const float> rows);
   void take_row(LiveRequest& live, std::span<const float> logits);
   bool sample_token(LiveRequest& live, std::span<const float> logits, std::int32_t draft = -1);
@@ -205,6 +205,7 @@ class Engine {
   std::vector<ChunkOwner> chunk_owners_;
   std::int32_t num_prefill_rows_ = 0;
   StepKind step_kind_ = StepKind::decode;
+  TimePoint step_begin_{};
   TimePoint forward_begin_{};
   TimePoint forward_end_{};
   std::vector<scheduler::NeededSpan> needed_spans_;  // of the last plan

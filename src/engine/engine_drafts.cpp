@@ -147,10 +147,13 @@ void Engine::make_drafts() {
     float rate = 1;
     for (std::size_t i = 0; i < count; ++i) {
       drafts.logits.push_back(confidences[i * drafting_.size() + r]);
-      rate *= speculation_->confidence(static_cast<std::int32_t>(i), drafts.logits.back());
+      rate *= speculation_->chance(static_cast<std::int32_t>(i), drafts.logits.back());
       drafts.rates.push_back(rate);
     }
-    drafts.older_rates.resize(count, 1.0F);
+    drafts.older_rates.resize(std::min(drafts.older_rates.size(), count));
+    while (drafts.older_rates.size() < count) {
+      drafts.older_rates.push_back(speculation_->usual_rate(static_cast<std::int32_t>(drafts.older_rates.size())));
+    }
     if (grammar::Matcher* matcher = drafting_[r]->matcher()) {
       matcher->rollback(num_matched_[r]);
     }
@@ -211,11 +214,11 @@ void Engine::report_step() {
   if (num_prefill_rows_ > 0) {
     return;
   }
-  Speculation::StepReport report{.num_requests = static_cast<std::int32_t>(chunks_.size()),
-                                 .num_tokens = counters_.num_generated_tokens - num_generated_before_step_,
-                                 .seconds = seconds_between(forward_begin_, parts_.clock->now()),
-                                 .drafted = draft_seconds.has_value(),
-                                 .draft_seconds = draft_seconds.value_or(0)};
+  StepReport report{.num_requests = static_cast<std::int32_t>(chunks_.size()),
+                    .num_tokens = counters_.num_generated_tokens - num_generated_before_step_,
+                    .seconds = seconds_between(step_begin_, parts_.clock->now()),
+                    .drafted = draft_seconds.has_value(),
+                    .draft_seconds = draft_seconds.value_or(0)};
   for (const model::Chunk& chunk : chunks_) {
     report.num_rows += static_cast<std::int32_t>(chunk.tokens.size());
   }
