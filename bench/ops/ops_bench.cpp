@@ -1,7 +1,8 @@
-// Usage: ops_bench [THREADS|cuda] [FILTER] [ROWS]
+// Usage: ops_bench [THREADS|cuda] [FILTER] [ROWS|vector]
 // Every operation at nano and real sizes for several numbers of rows: time, bytes and FLOPs it needs, GB/s, GFLOP/s, and how close it comes
 // to the floor max(bytes / bandwidth, FLOPs / peak), both measured in the same run (docs/spec/kernels.md section 2). More than 100 % means that
-// the operands came from caches. Best of several batches; on a GPU a batch is one recording and caches are cold.
+// the operands came from caches. Best of several batches; on a GPU a batch is one recording and caches are cold. vector: without the matrix
+// unit of a CPU.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -10,9 +11,9 @@
 #include <vector>
 
 #include "backends/cpu/cpu_device.h"
+#include "backends/cpu/machine_probe.h"
 #include "backends/cuda/cuda_device.h"
 #include "backends/op_cases/builders.h"
-#include "machine_probe.h"
 
 namespace deepinfer::bench {
 namespace {
@@ -149,7 +150,7 @@ std::vector<OpCase> real_cases(std::int32_t num_experts) {
 }
 
 void print_cases(const std::vector<OpCase>& cases, const std::vector<std::int32_t>& row_counts, const std::string& filter, Device& device,
-                 const MachineLimits& limits) {
+                 const cpu::MachineLimits& limits) {
   for (const OpCase& op_case : cases) {
     const std::string name = op_case.op + " " + op_case.shape;
     if (name.find(filter) == std::string::npos) {
@@ -158,7 +159,9 @@ void print_cases(const std::vector<OpCase>& cases, const std::vector<std::int32_
     for (const std::int32_t count : row_counts) {
       const test::PreparedOp op = op_case.prepare(device, test::first_rows(count));
       const double seconds = measure(op, device);
-      const double floor = std::max(op.bytes / limits.bytes_per_second, op.flops / limits.flops_per_second);
+      const bool on_matrix_unit = op_case.op == "linear_q8" || op_case.op == "moe";
+      const double peak = on_matrix_unit ? limits.matrix_flops_per_second : limits.flops_per_second;
+      const double floor = std::max(op.bytes / limits.bytes_per_second, op.flops / peak);
       std::printf("%-72s %5d %10.2f %10.1f %10.1f %8.1f %8.1f %7.1f\n", name.c_str(), count, seconds * 1e6, op.bytes * 1e-3,
                   op.flops * 1e-3, op.bytes / seconds * 1e-9, op.flops / seconds * 1e-9, 100 * floor / seconds);
       std::fflush(stdout);
@@ -185,8 +188,9 @@ double copy_bandwidth(Device& device) {
 int run(int argc, char** argv) {
   const bool on_gpu = argc > 1 && std::string(argv[1]) == "cuda";
   const std::string filter = argc > 2 ? argv[2] : "";
+  const std::string last = argc > 3 ? argv[3] : "";
   std::unique_ptr<Device> device;
-  MachineLimits limits;
+  cpu::MachineLimits limits;
   if (on_gpu) {
     auto gpu = cuda::make_device({});
     if (!gpu) {
@@ -195,15 +199,15 @@ int run(int argc, char** argv) {
     }
     device = std::move(*gpu);
     constexpr double kMatrixPeak = 788e12;  // bf16 product of 8192 x 8192 x 8192 through PyTorch on an H200
-    limits = {.bytes_per_second = copy_bandwidth(*device), .flops_per_second = kMatrixPeak};
+    limits = {.bytes_per_second = copy_bandwidth(*device), .flops_per_second = kMatrixPeak, .matrix_flops_per_second = kMatrixPeak};
   } else {
-    device = cpu::make_device({.num_threads = argc > 1 ? std::atoi(argv[1]) : 0});
-    limits = probe_machine(device->info().num_threads);
+    device = cpu::make_device({.num_threads = argc > 1 ? std::atoi(argv[1]) : 0, .use_matrix_unit = last != "vector"});
+    limits = cpu::probe_machine(device->info().num_threads);
   }
-  std::printf("%s, %d threads: %.1f GB/s, %.1f GFLOP/s\n", device->info().description.c_str(), device->info().num_threads,
-              limits.bytes_per_second * 1e-9, limits.flops_per_second * 1e-9);
+  std::printf("%s, %d threads: %.1f GB/s, %.1f GFLOP/s fp32, %.1f GFLOP/s for quantised products\n", device->info().description.c_str(),
+              device->info().num_threads, limits.bytes_per_second * 1e-9, limits.flops_per_second * 1e-9, limits.matrix_flops_per_second * 1e-9);
   std::printf("%-72s %5s %10s %10s %10s %8s %8s %7s\n", "operation", "rows", "us", "KB", "KFLOP", "GB/s", "GFLOP/s", "% floor");
-  if (argc > 3) {
+  if (!last.empty() && last != "vector") {
     print_cases(real_cases(64), {std::atoi(argv[3])}, filter, *device, limits);
     return 0;
   }
@@ -212,7 +216,7 @@ int run(int argc, char** argv) {
     return 0;
   }
   print_cases(nano_cases(), {1, 6, 64, 512}, filter, *device, limits);
-  print_cases(real_cases(12), {1, 6, 64}, filter, *device, limits);
+  print_cases(real_cases(12), {1, 6, 16, 64, 512}, filter, *device, limits);
   return 0;
 }
 

@@ -20,7 +20,7 @@ void add_model_flag(CLI::App& command, std::filesystem::path& model) {
   command.add_option("--model", model, "checkpoint directory (default: the bundled model nano)")->group("Model");
 }
 
-void add_model_flags(CLI::App& command, ModelFlags& flags) {
+void add_device_flags(CLI::App& command, ModelFlags& flags) {
   const std::string group = "Model";
   add_model_flag(command, flags.model);
   command.add_option("--device", flags.device, "where the model runs: cpu, cuda or cuda:N")->capture_default_str()->group(group);
@@ -28,6 +28,11 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
       ->check(CLI::Range(0, 4096))
       ->capture_default_str()
       ->group(group);
+}
+
+void add_model_flags(CLI::App& command, ModelFlags& flags) {
+  const std::string group = "Model";
+  add_device_flags(command, flags);
   command.add_option("--max-requests", flags.max_requests, "requests that are worked on at once")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str()

@@ -42,6 +42,8 @@ struct ModelFlags {
 };
 
 void add_model_flags(CLI::App& command, ModelFlags& flags);
+/// Only --model, --device and --threads.
+void add_device_flags(CLI::App& command, ModelFlags& flags);
 /// Only --model.
 void add_model_flag(CLI::App& command, std::filesystem::path& model);
 
