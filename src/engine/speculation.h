@@ -105,16 +105,20 @@ class Speculation {
 
   /// Estimated probability that draft `index` is accepted, its predecessors being so.
   [[nodiscard]] float confidence(std::int32_t index, float logit) const;
+  /// The same of a draft that a constraint proposes: the part of them that was accepted so far.
+  [[nodiscard]] float forced_confidence() const;
 
   /// Draft `index` was compared with the target's token.
   void record_verdict(std::int32_t index, float confidence_logit, bool accepted);
+  /// The same of a draft that a constraint proposed.
+  void record_forced(bool accepted);
   /// One request's verification is over.
   void record_round(std::int32_t num_verified, std::int32_t num_accepted);
   /// A step of decoding requests only.
   struct StepReport {
     std::int32_t num_requests = 0;
     std::int32_t num_rows = 0;
-    std::int64_t num_tokens = 0;  ///< that came of it
+    std::int64_t num_tokens = 0;  ///< that came of it, without forced drafts: those would have come of a plain step too
     double seconds = 0;           ///< forward and sampling
     bool drafted = false;         ///< a draft pass came before it
     double draft_seconds = 0;     ///< of that
