@@ -118,6 +118,12 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
       ->group(group);
   command.add_flag("--fit-confidence", flags.fit_confidence, "let these temperatures follow what was accepted lately")->group(group);
   command
+      .add_option("--jump-ahead", flags.jump_ahead,
+                  "on: what a constraint forces is proposed as drafts, without the drafter; off. Needs speculation. The tokens are the same")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str()
+      ->group(group);
+  command
       .add_option("--swap-memory", flags.swap_memory_bytes,
                   "most host memory for the caches of preempted requests, used where that beats computing them again; 0: none")
       ->transform(CLI::AsSizeValue(false))

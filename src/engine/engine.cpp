@@ -66,6 +66,7 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
       max_unfinished_(options.max_requests + options.max_queue),
       overlaps_(options.overlap_depth > 0),
       shares_prefixes_(reuse_policy(parts_, options).reuse != scheduler::Reuse::none),
+      jumps_ahead_(options.jump_ahead && parts_.forced_tokens),
       scheduler_({.max_requests = options.max_requests,
                   .max_batched_tokens = options.max_batched_tokens,
                   .reuse = reuse_policy(parts_, options),
@@ -273,6 +274,7 @@ void Engine::restore_states() {
 void Engine::launch() {
   restore_states();
   num_generated_before_step_ = counters_.num_generated_tokens;
+  num_forced_before_step_ = speculation_ ? speculation_->stats().num_forced_accepted : 0;
   forward_begin_ = parts_.clock->now();
   parts_.model.launch(chunks_);
   for (const scheduler::StateCopy& copy : plan_->saved_states) {

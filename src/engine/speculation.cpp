@@ -100,6 +100,18 @@ void Speculation::record_verdict(std::int32_t index, float confidence_logit, boo
   }
 }
 
+float Speculation::forced_confidence() const {
+  // As if kBelieved of kBelieved + 1 had been accepted before: the model mostly parts words as its tokenizer does.
+  constexpr double kBelieved = 9;
+  return static_cast<float>((static_cast<double>(stats_.num_forced_accepted) + kBelieved) /
+                            (static_cast<double>(stats_.num_forced) + kBelieved + 1));
+}
+
+void Speculation::record_forced(bool accepted) {
+  ++stats_.num_forced;
+  stats_.num_forced_accepted += accepted ? 1 : 0;
+}
+
 void Speculation::record_round(std::int32_t num_verified, std::int32_t num_accepted) {
   ++stats_.num_rounds;
   stats_.num_verified += num_verified;

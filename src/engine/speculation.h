@@ -54,9 +54,13 @@ class Speculation {
   [[nodiscard]] float chance(std::int32_t index, float logit) const;
   /// Of draft `index` and its predecessors being accepted, where there was no proposal before.
   [[nodiscard]] float usual_rate(std::int32_t index) const { return static_cast<float>(policy_.usual_rate(index)); }
+  /// The same of a draft that a constraint proposes: the part of them that was accepted so far.
+  [[nodiscard]] float forced_confidence() const;
 
   /// Draft `index` was compared with the target's token.
   void record_verdict(std::int32_t index, float confidence_logit, bool accepted);
+  /// The same of a draft that a constraint proposed.
+  void record_forced(bool accepted);
   /// One request's verification is over.
   void record_round(std::int32_t num_verified, std::int32_t num_accepted);
   void record_step(const StepReport& report);
