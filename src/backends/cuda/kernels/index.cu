@@ -296,9 +296,9 @@ std::int64_t index_scores_per_row(const IndexSelectParams& p) {
 void index_select(const IndexSelectParams& p, std::int64_t first_row, std::int64_t rows, void*, float* scores, cudaStream_t stream) {
   const auto factor = static_cast<float>(1.0 / sqrt(static_cast<double>(p.index_dim) * p.heads));
   const std::int64_t stride = index_scores_per_row(p);
-  constexpr std::int64_t kBlocks = kMultiprocessors * 2;  // that run at once; each goes on to further keys
+  constexpr std::int64_t kBlocks = kMultiprocessors * 3;  // that run at once at the released model's width; each goes on to further keys
   const std::int64_t needed = (stride + kBlockKeys - 1) / kBlockKeys;
-  const dim3 grid(static_cast<unsigned>(std::min(needed, kBlocks / rows + 1)), static_cast<unsigned>(rows));
+  const dim3 grid(static_cast<unsigned>(std::min(needed, std::max<std::int64_t>(1, kBlocks / rows))), static_cast<unsigned>(rows));
   score_kernel_for(scale_blocks(p))<<<grid, kScoreThreads, Query::bytes(p.heads, p.index_dim), stream>>>(p, first_row, factor, scores,
                                                                                                          stride);
   const unsigned selections = p.candidate_mode == CandidateMode::produce ? 2 : 1;
