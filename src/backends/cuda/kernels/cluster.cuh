@@ -25,6 +25,7 @@ void launch_clusters(void (*kernel)(Parameters...), const ClusterShape& shape, c
   constexpr std::size_t kUsualSharedBytes = 48 * 1024;
   if (shape.shared_bytes > kUsualSharedBytes) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
+    cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   }
   if (shape.cluster > kPortableClusterBlocks) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
