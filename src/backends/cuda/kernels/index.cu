@@ -248,6 +248,7 @@ __device__ void write_chosen(const IndexSelectParams& p, std::int64_t r, const S
 /// (y = 0) or its candidate blocks (y = 1).
 __global__ __launch_bounds__(kSelectThreads) void select_kernel(IndexSelectParams p, std::int64_t first_row, const float* scores,
                                                                 std::int64_t stride, unsigned blocks) {
+  begin_in_turn();
   extern __shared__ __align__(16) std::uint8_t memory[];
   SelectShared& shared = *reinterpret_cast<SelectShared*>(memory);
   const std::int64_t local = blockIdx.x / blocks;
@@ -316,8 +317,9 @@ void index_select(const IndexSelectParams& p, std::int64_t first_row, std::int64
   constexpr std::int64_t kBlocks = kMultiprocessors * 3;  // that run at once at the released model's width; each goes on to further keys
   const std::int64_t needed = (stride + kBlockKeys - 1) / kBlockKeys;
   const dim3 grid(static_cast<unsigned>(std::min(needed, std::max<std::int64_t>(1, kBlocks / rows))), static_cast<unsigned>(rows));
-  score_kernel_for(scale_blocks(p))<<<grid, kScoreThreads, Query::bytes(p.heads, p.index_dim), stream>>>(p, first_row, factor, scores,
-                                                                                                         stride);
+  start(score_kernel_for(scale_blocks(p)),
+        {.grid = grid, .block = kScoreThreads, .shared_bytes = static_cast<std::size_t>(Query::bytes(p.heads, p.index_dim))}, stream, p,
+        first_row, factor, scores, stride);
   const unsigned selections = p.candidate_mode == CandidateMode::produce ? 2 : 1;
   const unsigned blocks = select_blocks(stride, rows * selections);
   launch_clusters(select_kernel,
