@@ -1,8 +1,7 @@
-// Usage: ops_bench [THREADS|cuda] [FILTER] [ROWS|vector]
+// Usage: ops_bench [THREADS] [FILTER] [vector]
 // Every operation at nano and real sizes for several numbers of rows: time, bytes and FLOPs it needs, GB/s, GFLOP/s, and how close it comes
 // to the floor max(bytes / bandwidth, FLOPs / peak), both measured in the same run (docs/spec/kernels.md section 2). More than 100 % means that
-// the operands came from caches. Best of several batches; on a GPU a batch is one recording and caches are cold. vector: without the matrix
-// unit of a CPU.
+// the operands came from caches. Best of several batches. vector: without the matrix unit.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -12,7 +11,6 @@
 
 #include "backends/cpu/cpu_device.h"
 #include "backends/cpu/machine_probe.h"
-#include "backends/cuda/cuda_device.h"
 #include "backends/op_cases/builders.h"
 
 namespace deepinfer::bench {
@@ -27,55 +25,9 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Copies more than any cache of a GPU holds.
-class Eviction {
- public:
-  explicit Eviction(Device& device) : from_(device.allocate(kBytes)), to_(device.allocate(kBytes)) {}
-  void issue(Stream& stream) { stream.copy(to_.data(), from_.data(), kBytes); }
-
- private:
-  static constexpr std::size_t kBytes = std::size_t{1} << 27;
-  Buffer from_, to_;
-};
-
-/// Seconds of one run when many follow each other without the host, each with cold caches: best mean of several replays, less the copies
-/// that empty the caches.
-double measure_recorded(const test::PreparedOp& op, Device& device, Stream& stream) {
-  constexpr int kRuns = 20;
-  Eviction eviction(device);
-  const auto time = [&](bool with_op) {
-    if (!stream.begin_recording()) {
-      return 0.0;
-    }
-    for (int i = 0; i < kRuns; ++i) {
-      eviction.issue(stream);
-      if (with_op) {
-        op.run(device.ops(), stream);
-      }
-    }
-    const std::unique_ptr<Recording> recording = stream.end_recording();
-    double best = 1e9;
-    for (int batch = 0; batch < kBatches + 1; ++batch) {
-      stream.synchronize();
-      const auto start = std::chrono::steady_clock::now();
-      stream.replay(*recording);
-      stream.synchronize();
-      best = std::min(best, seconds_since(start) / kRuns);
-    }
-    return best;
-  };
-  return time(true) - time(false);
-}
-
 /// Seconds of one run: best mean of several batches.
-double measure(const test::PreparedOp& op, Device& device) {
+double measure(const test::PreparedOp& op, Ops& ops) {
   Stream& stream = op.memory->stream();
-  Ops& ops = device.ops();
-  op.run(ops, stream);
-  stream.synchronize();
-  if (device.info().num_threads == 0) {  // a GPU
-    return measure_recorded(op, device, stream);
-  }
   const auto begin = std::chrono::steady_clock::now();
   op.run(ops, stream);
   const auto repeats = static_cast<int>(std::clamp(kBatchSeconds / std::max(seconds_since(begin), 1e-7), 1.0, 100000.0));
@@ -130,8 +82,8 @@ std::vector<OpCase> nano_cases() {
           linear_bf16_case(8192, 256, LinearResult::f32)};
 }
 
-/// The heaviest operations at the sizes of the released model; `num_experts` experts stand for 384.
-std::vector<OpCase> real_cases(std::int32_t num_experts) {
+/// The heaviest operations at the sizes of the released model; twelve experts stand for 384.
+std::vector<OpCase> real_cases() {
   using namespace test;
   constexpr StreamShape kStreams = {4, 5120};
   return {mix_case(kStreams),
@@ -144,8 +96,7 @@ std::vector<OpCase> real_cases(std::int32_t num_experts) {
           attend_case({.head = {64, 512, 64}, .window = 128, .top_k = 512, .ratio = 1, .first_position = 1000}),
           index_select_case({.head = {32, 128, 64}, .ratio = 1, .top_k = 512, .first_position = 1900}),
           route_case({5120, 2304, 384, 6}),
-          moe_case({5120, 2304, num_experts, 6}),
-          rms_norm_case(1280, 1280),
+          moe_case({5120, 2304, 12, 6}),
           linear_bf16_case(16384, 5120, LinearResult::f32)};
 }
 
@@ -158,7 +109,7 @@ void print_cases(const std::vector<OpCase>& cases, const std::vector<std::int32_
     }
     for (const std::int32_t count : row_counts) {
       const test::PreparedOp op = op_case.prepare(device, test::first_rows(count));
-      const double seconds = measure(op, device);
+      const double seconds = measure(op, device.ops());
       const bool on_matrix_unit = op_case.op == "linear_q8" || op_case.op == "moe";
       const double peak = on_matrix_unit ? limits.matrix_flops_per_second : limits.flops_per_second;
       const double floor = std::max(op.bytes / limits.bytes_per_second, op.flops / peak);
@@ -169,54 +120,16 @@ void print_cases(const std::vector<OpCase>& cases, const std::vector<std::int32_
   }
 }
 
-/// Bytes per second of a large copy, reads and writes counted.
-double copy_bandwidth(Device& device) {
-  constexpr std::size_t kBytes = std::size_t{1} << 31;
-  const Buffer from = device.allocate(kBytes);
-  const Buffer to = device.allocate(kBytes);
-  const std::unique_ptr<Stream> stream = device.make_stream();
-  double best = 1e9;
-  for (int i = 0; i < kBatches; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    stream->copy(to.data(), from.data(), kBytes);
-    stream->synchronize();
-    best = std::min(best, seconds_since(start));
-  }
-  return 2.0 * kBytes / best;
-}
-
 int run(int argc, char** argv) {
-  const bool on_gpu = argc > 1 && std::string(argv[1]) == "cuda";
+  const std::unique_ptr<Device> device = cpu::make_device(
+      {.num_threads = argc > 1 ? std::atoi(argv[1]) : 0, .use_matrix_unit = argc <= 3 || std::string(argv[3]) != "vector"});
   const std::string filter = argc > 2 ? argv[2] : "";
-  const std::string last = argc > 3 ? argv[3] : "";
-  std::unique_ptr<Device> device;
-  cpu::MachineLimits limits;
-  if (on_gpu) {
-    auto gpu = cuda::make_device({});
-    if (!gpu) {
-      std::fprintf(stderr, "%s\n", gpu.error().message.c_str());
-      return 1;
-    }
-    device = std::move(*gpu);
-    constexpr double kMatrixPeak = 788e12;  // bf16 product of 8192 x 8192 x 8192 through PyTorch on an H200
-    limits = {.bytes_per_second = copy_bandwidth(*device), .flops_per_second = kMatrixPeak, .matrix_flops_per_second = kMatrixPeak};
-  } else {
-    device = cpu::make_device({.num_threads = argc > 1 ? std::atoi(argv[1]) : 0, .use_matrix_unit = last != "vector"});
-    limits = cpu::probe_machine(device->info().num_threads);
-  }
-  std::printf("%s, %d threads: %.1f GB/s, %.1f GFLOP/s fp32, %.1f GFLOP/s for quantised products\n", device->info().description.c_str(),
-              device->info().num_threads, limits.bytes_per_second * 1e-9, limits.flops_per_second * 1e-9, limits.matrix_flops_per_second * 1e-9);
+  const cpu::MachineLimits limits = cpu::probe_machine(device->info().num_threads);
+  std::printf("%s, %d threads: %.1f GB/s, %.1f GFLOP/s fp32, %.1f GFLOP/s for quantised products\n", device->info().description.c_str(), device->info().num_threads,
+              limits.bytes_per_second * 1e-9, limits.flops_per_second * 1e-9, limits.matrix_flops_per_second * 1e-9);
   std::printf("%-72s %5s %10s %10s %10s %8s %8s %7s\n", "operation", "rows", "us", "KB", "KFLOP", "GB/s", "GFLOP/s", "% floor");
-  if (!last.empty() && last != "vector") {
-    print_cases(real_cases(64), {std::atoi(argv[3])}, filter, *device, limits);
-    return 0;
-  }
-  if (on_gpu) {
-    print_cases(real_cases(64), {1, 8, 64, 256, 1000}, filter, *device, limits);
-    return 0;
-  }
   print_cases(nano_cases(), {1, 6, 64, 512}, filter, *device, limits);
-  print_cases(real_cases(12), {1, 6, 16, 64, 512}, filter, *device, limits);
+  print_cases(real_cases(), {1, 6, 16, 64, 512}, filter, *device, limits);
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/launch.h"
 #include "backends/cuda/kernels/mma.cuh"
+#include "backends/cuda/kernels/start.cuh"
 
 namespace deepinfer::cuda {
 namespace {
@@ -88,6 +89,7 @@ __device__ bool find_records(const AttendParams& p, const Places& places, std::i
 
 /// Scores of some keys for all heads of a row: scores[row][head][place]. Block (keys, row); a warp takes every fourth 16 heads.
 __global__ __launch_bounds__(kThreads) void score_kernel(AttendParams p, std::int64_t first_row, float* scores) {
+  begin_in_turn();
   extern __shared__ __align__(16) bf16 keys[];
   __shared__ Record records[kTileKeys];
   const Places places = places_of(p);
@@ -141,6 +143,7 @@ __global__ __launch_bounds__(kThreads) void score_kernel(AttendParams p, std::in
 /// A head without keys gets the denominator 1. NaN scores make the head NaN.
 __global__ __launch_bounds__(kThreads) void softmax_kernel(AttendParams p, const float* scores, bf16* probabilities, float* denominators,
                                                            std::int64_t num_lines) {
+  begin_in_turn();
   const std::int64_t line = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
   if (line >= num_lines) {
     return;
@@ -183,6 +186,7 @@ __device__ __forceinline__ uint4 load_transposed(const bf16* row) {
 /// o = (sum P key) / denominator for some columns, all heads of a row; a warp takes every fourth 16 heads. Grid (columns, row).
 __global__ __launch_bounds__(kThreads) void output_kernel(AttendParams p, std::int64_t first_row, const bf16* probabilities,
                                                           const float* denominators, bf16* o) {
+  begin_in_turn();
   constexpr std::int32_t kStride = kTileColumns + 8;
   __shared__ __align__(16) bf16 keys[kTileKeys * kStride];
   __shared__ Record records[kTileKeys];
@@ -246,6 +250,7 @@ __global__ __launch_bounds__(kThreads) void output_kernel(AttendParams p, std::i
 
 /// Inverse rotation at the query's position, then Q8. One block a head of a row. `o` may be p.o.
 __global__ void finish_kernel(AttendParams p, bf16* o) {
+  begin_in_turn();
   extern __shared__ bf16 head[];
   const std::int64_t r = blockIdx.x / p.heads;
   const std::int64_t part = blockIdx.x;
@@ -298,17 +303,21 @@ void attend_rows(const AttendParams& p, std::int64_t first_row, std::int64_t row
   const std::size_t key_bytes = static_cast<std::size_t>(kTileKeys) * static_cast<std::size_t>(p.head_dim + 8) * sizeof(bf16);
   cudaFuncSetAttribute(score_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(key_bytes));
   const auto count = static_cast<unsigned>(rows);
-  score_kernel<<<dim3(static_cast<unsigned>(places_of(p).all / kTileKeys), count), kThreads, key_bytes, stream>>>(p, first_row, scores);
+  start(score_kernel,
+        {.grid = dim3(static_cast<unsigned>(places_of(p).all / kTileKeys), count), .block = kThreads, .shared_bytes = key_bytes}, stream, p,
+        first_row, scores);
   const std::int64_t lines = rows * p.heads;
-  softmax_kernel<<<static_cast<unsigned>((lines + kWarps - 1) / kWarps), kThreads, 0, stream>>>(p, scores, probabilities, denominators,
-                                                                                                lines);
+  start(softmax_kernel, {.grid = dim3(static_cast<unsigned>((lines + kWarps - 1) / kWarps)), .block = kThreads}, stream, p, scores,
+        probabilities, denominators, lines);
   const auto pieces = static_cast<unsigned>((p.head_dim + kTileColumns - 1) / kTileColumns);
-  output_kernel<<<dim3(pieces, count), kThreads, 0, stream>>>(p, first_row, probabilities, denominators, o);
+  start(output_kernel, {.grid = dim3(pieces, count), .block = kThreads}, stream, p, first_row, probabilities, denominators, o);
 }
 
 void attend_finish(const AttendParams& p, bf16* o, cudaStream_t stream) {
   if (!is_wide(p)) {
-    finish_kernel<<<static_cast<unsigned>(p.rows.num_rows * p.heads), kThreads, p.head_dim * sizeof(bf16), stream>>>(p, o);
+    start(finish_kernel,
+          {.grid = dim3(static_cast<unsigned>(p.rows.num_rows * p.heads)), .block = kThreads, .shared_bytes = p.head_dim * sizeof(bf16)}, stream,
+          p, o);
   }
 }
 

@@ -98,6 +98,7 @@ __device__ __forceinline__ float denominator_of(const AttendParams& p, Shared& s
 
 template <int kBlocks>
 __global__ __launch_bounds__(kThreads, 2) void attend_kernel(AttendParams p) {
+  begin_in_turn();
   using S = Share<kBlocks>;
   extern __shared__ __align__(1024) std::uint8_t memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);

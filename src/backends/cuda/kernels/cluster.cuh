@@ -1,9 +1,9 @@
 // Launches of kernels whose blocks work together in clusters and read each other's shared memory.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstddef>
+
+#include "backends/cuda/kernels/start.cuh"
 
 namespace deepinfer::cuda {
 
@@ -19,29 +19,23 @@ struct ClusterShape {
   std::size_t shared_bytes = 0;  ///< dynamic
 };
 
-/// Errors stay for cudaGetLastError(), as with <<<>>>.
+/// Errors stay for cudaGetLastError(), as with <<<>>>. The kernel has to wait for its inputs, see start.cuh.
 template <class... Parameters, class... Arguments>
 void launch_clusters(void (*kernel)(Parameters...), const ClusterShape& shape, cudaStream_t stream, const Arguments&... arguments) {
   constexpr std::size_t kUsualSharedBytes = 48 * 1024;
   if (shape.shared_bytes > kUsualSharedBytes) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
+    cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   }
   if (shape.cluster > kPortableClusterBlocks) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   }
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = shape.cluster;
-  cluster.val.clusterDim.y = 1;
-  cluster.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = shape.grid;
-  config.blockDim = dim3(shape.threads);
-  config.dynamicSmemBytes = shape.shared_bytes;
-  config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+  start(kernel,
+        {.grid = shape.grid,
+         .block = static_cast<int>(shape.threads),
+         .shared_bytes = shape.shared_bytes,
+         .cluster = static_cast<int>(shape.cluster)},
+        stream, arguments...);
 }
 
 /// Barrier of all threads of a cluster; what they wrote before, to shared memory too, is seen behind it.

@@ -46,7 +46,7 @@ constexpr int kDigitBits[kDigits] = {11, 11, 10};
 constexpr int kDigitShift[kDigits] = {21, 10, 0};
 constexpr std::int32_t kBins = 2048;
 static_assert(kBins == 2 * kSelectThreads);
-constexpr std::int32_t kCached = 16384;
+constexpr std::int32_t kCached = 40960;  ///< 160 KiB
 
 struct Counts {
   std::int32_t above = 0;  ///< of those that are chosen for sure
@@ -78,7 +78,7 @@ template <int kDigit>
 __device__ __forceinline__ void count_digits(const SelectShare& share, SelectShared& shared, unsigned prefix, std::int32_t* bins) {
   constexpr unsigned kValues = 1U << kDigitBits[kDigit];
   constexpr int kShift = kDigitShift[kDigit];
-#pragma unroll 4
+#pragma unroll 8
   for (std::int32_t i = share.begin + threadIdx.x; i < share.end; i += kSelectThreads) {
     unsigned order = 0;
     if constexpr (kDigit == 0) {
@@ -157,12 +157,32 @@ __device__ __forceinline__ Threshold find_threshold(const SelectShare& share, Se
 
 /// The share of a warp in the share of its block, in multiples of 32: order is kept.
 struct WarpShare {
+  static constexpr int kAhead = 8;  ///< groups of 32 that are loaded before the first is used
+
   std::int32_t begin, end;
 
   __device__ explicit WarpShare(const SelectShare& share) {
     const std::int32_t size = ((share.end - share.begin + kSelectWarps - 1) / kSelectWarps + 31) / 32 * 32;
     begin = share.begin + static_cast<std::int32_t>(threadIdx.x / 32) * size;
     end = min(begin + size, share.end);
+  }
+
+  /// Calls work(index, order) for the lane's part of every group of 32, in order; order 0: none. All lanes take part.
+  template <class Work>
+  __device__ __forceinline__ void for_each(const SelectShare& share, const Work& work) const {
+    const std::int32_t lane = threadIdx.x % 32;
+    for (std::int32_t first = begin; first < end; first += kAhead * 32) {
+      unsigned order[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const std::int32_t index = first + i * 32 + lane;
+        order[i] = index < end ? share.order(index) : 0;
+      }
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        work(first + i * 32 + lane, order[i]);
+      }
+    }
   }
 };
 
@@ -174,11 +194,10 @@ __device__ void write_chosen(const IndexSelectParams& p, std::int64_t r, const S
   const std::int32_t warp = threadIdx.x / 32;
   const WarpShare own(share);
   Counts counts;
-  for (std::int32_t first = own.begin; first < own.end; first += 32) {
-    const unsigned order = first + lane < own.end ? share.order(first + lane) : 0;
+  own.for_each(share, [&](std::int32_t, unsigned order) {
     counts.above += __popc(__ballot_sync(kWholeWarp, order > threshold.order));
     counts.equal += __popc(__ballot_sync(kWholeWarp, order == threshold.order));
-  }
+  });
   if (lane == 0) {
     shared.warps[warp] = counts;
   }
@@ -206,9 +225,7 @@ __device__ void write_chosen(const IndexSelectParams& p, std::int64_t r, const S
     before.equal += shared.warps[i].equal;
   }
   const unsigned lower_lanes = (1U << lane) - 1U;
-  for (std::int32_t first = own.begin; first < own.end; first += 32) {
-    const std::int32_t i = first + lane;
-    const unsigned order = i < own.end ? share.order(i) : 0;
+  own.for_each(share, [&](std::int32_t i, unsigned order) {
     const unsigned above = __ballot_sync(kWholeWarp, order > threshold.order);
     const unsigned equal = __ballot_sync(kWholeWarp, order == threshold.order);
     const std::int32_t equals_before = before.equal + __popc(equal & lower_lanes);
@@ -218,7 +235,7 @@ __device__ void write_chosen(const IndexSelectParams& p, std::int64_t r, const S
     }
     before.above += __popc(above);
     before.equal += __popc(equal);
-  }
+  });
   if (rank == 0) {
     for (std::int32_t i = all.above + min(all.equal, threshold.equals) + static_cast<std::int32_t>(threadIdx.x); i < wanted;
          i += kSelectThreads) {
@@ -231,6 +248,7 @@ __device__ void write_chosen(const IndexSelectParams& p, std::int64_t r, const S
 /// (y = 0) or its candidate blocks (y = 1).
 __global__ __launch_bounds__(kSelectThreads) void select_kernel(IndexSelectParams p, std::int64_t first_row, const float* scores,
                                                                 std::int64_t stride, unsigned blocks) {
+  begin_in_turn();
   extern __shared__ __align__(16) std::uint8_t memory[];
   SelectShared& shared = *reinterpret_cast<SelectShared*>(memory);
   const std::int64_t local = blockIdx.x / blocks;
@@ -296,11 +314,12 @@ std::int64_t index_scores_per_row(const IndexSelectParams& p) {
 void index_select(const IndexSelectParams& p, std::int64_t first_row, std::int64_t rows, void*, float* scores, cudaStream_t stream) {
   const auto factor = static_cast<float>(1.0 / sqrt(static_cast<double>(p.index_dim) * p.heads));
   const std::int64_t stride = index_scores_per_row(p);
-  constexpr std::int64_t kBlocks = kMultiprocessors * 2;  // that run at once; each goes on to further keys
+  constexpr std::int64_t kBlocks = kMultiprocessors * 3;  // that run at once at the released model's width; each goes on to further keys
   const std::int64_t needed = (stride + kBlockKeys - 1) / kBlockKeys;
-  const dim3 grid(static_cast<unsigned>(std::min(needed, kBlocks / rows + 1)), static_cast<unsigned>(rows));
-  score_kernel_for(scale_blocks(p))<<<grid, kScoreThreads, Query::bytes(p.heads, p.index_dim), stream>>>(p, first_row, factor, scores,
-                                                                                                         stride);
+  const dim3 grid(static_cast<unsigned>(std::min(needed, std::max<std::int64_t>(1, kBlocks / rows))), static_cast<unsigned>(rows));
+  start(score_kernel_for(scale_blocks(p)),
+        {.grid = grid, .block = kScoreThreads, .shared_bytes = static_cast<std::size_t>(Query::bytes(p.heads, p.index_dim))}, stream, p,
+        first_row, factor, scores, stride);
   const unsigned selections = p.candidate_mode == CandidateMode::produce ? 2 : 1;
   const unsigned blocks = select_blocks(stride, rows * selections);
   launch_clusters(select_kernel,

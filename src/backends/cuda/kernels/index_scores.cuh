@@ -271,6 +271,7 @@ __device__ __forceinline__ void score_keys(const Query& query, std::int32_t head
 template <int kBlocks>
 __global__ __launch_bounds__(kScoreThreads, 2) void score_kernel(IndexSelectParams p, std::int64_t first_row, float factor, float* scores,
                                                                  std::int64_t stride) {
+  begin_in_turn();
   extern __shared__ __align__(16) std::uint8_t memory[];
   const std::int64_t local = blockIdx.y;
   const std::int64_t r = first_row + local;

@@ -213,6 +213,7 @@ constexpr std::int32_t shared_doubles(std::int32_t rows, std::int32_t streams) {
 /// A cluster of kMostClusterBlocks blocks takes kRowTiles * kTile rows.
 template <std::int32_t kRowTiles, std::int32_t kMost>
 __global__ __launch_bounds__(kBlockThreads, kRowTiles == 1 ? 1 : 2) void mix_kernel(MixParams p) {
+  begin_in_turn();
   constexpr std::int32_t kRows = kRowTiles * kTile;
   constexpr std::int32_t kWarpRows = (kRows + kMostClusterBlocks - 1) / kMostClusterBlocks;  ///< rows that a block finishes, one a warp
   extern __shared__ double partials[];
