@@ -16,8 +16,8 @@
 namespace deepinfer::server {
 namespace {
 
-/// Conversion errors are official to the byte, but the package has the form of Chat for Messages too. Unreadable bodies take the form of the
-/// API, which the package does not define.
+/// Conversion errors are official to the byte, but the package has the form of Chat for Messages too. Unreadable bodies take the form of
+/// the API, which the package does not define.
 Refusal conversion_refusal(const ServedModel& model, recipe::Api api, recipe::RequestError error) {
   if (error.stage == recipe::RequestError::Stage::convert && (api != recipe::Api::messages || model.strict_official)) {
     return {.status = error.status, .body = std::move(error.body), .message = std::move(error.message)};
