@@ -12,7 +12,8 @@ constexpr double kClearly = 1.02;
 /// Part of the time that trials of one way may cost, and the least that a trial counts as, in steps: one step of ten at a draw.
 constexpr double kTrialShare = 0.005;
 constexpr double kLeastTrial = 0.05;
-/// Accepted drafts of a request and step scatter by two, and less from step to step than from text to text: half as many steps, twice the error.
+/// Accepted drafts of a request and step scatter by two, less from step to step than from text to text: as if there were a quarter of the
+/// steps.
 constexpr double kDoubt = 4;
 /// Steps with drafts in a row, as a trial among plain ones: the first finds the drafter's weights out of the caches.
 constexpr std::int32_t kTrialSteps = 4;

@@ -1,5 +1,5 @@
-// Which way the next step of decoding requests goes: plain, or behind a draft pass with all drafts verified or as many as pay. Learns from the
-// steps what rows and draft passes cost and how far confidences can be trusted. Seconds and rates in, choices out.
+// Which way the next step of decoding requests goes: plain, or behind a draft pass with all drafts verified or as many as pay. Learns from
+// the steps what rows and draft passes cost and how far confidences can be trusted. Seconds and rates in, choices out.
 // Not here: the optimum for given rates and times (scheduler/verification.h), the confidences (speculation.h).
 #pragma once
 
@@ -31,8 +31,8 @@ struct StepReport {
 };
 
 /// The three ways are compared by expected tokens per second. Times are measured ones of forwards by rows and of draft passes by requests;
-/// tokens are what confidences promise, times what was accepted of such promises, for each way by itself. A way that is not taken is tried again
-/// now and then, so often that it costs half a percent of the time: nearly equal ways often, a bad one seldom.
+/// tokens are what confidences promise, times what was accepted of such promises, for each way by itself. A way that is not taken is tried
+/// again now and then, so often that it costs half a percent of the time: nearly equal ways often, a bad one seldom.
 class DraftPolicy {
  public:
   /// `max_rows`: of one step.

@@ -72,8 +72,8 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
                   .reuse = reuse_policy(parts_, options),
                   .notes_preempted_caches = options.swap_memory_bytes > 0 && parts_.swap.block_bytes > 0},
                  parts_.geometry),
-      swapped_(std::move(parts_.swap), options.swap_memory_bytes),
       image_encoder_(std::move(parts_.model.images)),
+      swapped_(std::move(parts_.swap), options.swap_memory_bytes),
       sampler_(parts_.vocab_size),
       adjusted_(static_cast<std::size_t>(parts_.vocab_size)) {
   check(limits_.max_model_len >= 1, "the longest context is known");

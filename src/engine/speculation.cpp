@@ -58,7 +58,9 @@ Speculation::Speculation(const EngineOptions& options, std::int32_t max_rows)
   temperatures_.resize(static_cast<std::size_t>(max_drafts_), temperatures_.size() == 1 ? temperatures_.front() : 1.0F);
 }
 
-bool Speculation::wants_drafts(std::int32_t num_requests) { return num_requests > 0 && (!schedules_ || policy_.wants_drafts(num_requests)); }
+bool Speculation::wants_drafts(std::int32_t num_requests) {
+  return num_requests > 0 && (!schedules_ || policy_.wants_drafts(num_requests));
+}
 
 std::span<const std::int32_t> Speculation::plan(std::span<const scheduler::DraftRates> older, std::span<const scheduler::DraftRates> newer,
                                                 std::int32_t max_rows) {
@@ -79,7 +81,9 @@ double Speculation::scaled(std::int32_t index, float logit) const {
   return std::clamp(static_cast<double>(logit) / temperature, -kMostLogit, kMostLogit);
 }
 
-float Speculation::confidence(std::int32_t index, float logit) const { return static_cast<float>(1.0 / (1.0 + std::exp(-scaled(index, logit)))); }
+float Speculation::confidence(std::int32_t index, float logit) const {
+  return static_cast<float>(1.0 / (1.0 + std::exp(-scaled(index, logit))));
+}
 
 float Speculation::chance(std::int32_t index, float logit) const { return static_cast<float>(policy_.chance(index, scaled(index, logit))); }
 

@@ -16,9 +16,10 @@
 namespace deepinfer::server {
 namespace {
 
-/// Conversion errors are official to the byte; unreadable bodies take the form of the API, which the package does not define.
-Refusal conversion_refusal(recipe::Api api, recipe::RequestError error) {
-  if (error.stage == recipe::RequestError::Stage::convert) {
+/// Conversion errors are official to the byte, but the package has the form of Chat for Messages too. Unreadable bodies take the form of
+/// the API, which the package does not define.
+Refusal conversion_refusal(const ServedModel& model, recipe::Api api, recipe::RequestError error) {
+  if (error.stage == recipe::RequestError::Stage::convert && (api != recipe::Api::messages || model.strict_official)) {
     return {.status = error.status, .body = std::move(error.body), .message = std::move(error.message)};
   }
   return refusal(api, error.status, std::move(error.message));
@@ -121,7 +122,7 @@ std::optional<Refusal> encode(const ServedModel& model, PreparedRequest& out) {
   out.images = std::move(encoded->images);
   const auto max_tokens = recipe::resolve_max_tokens(out.converted, out.prompt.size(), static_cast<std::uint64_t>(model.context_length));
   if (!max_tokens) {
-    return conversion_refusal(out.api, max_tokens.error());
+    return conversion_refusal(model, out.api, max_tokens.error());
   }
   out.max_tokens = *max_tokens;
   return std::nullopt;
@@ -145,7 +146,7 @@ std::optional<Refusal> add_constraint(const ServedModel& model, RequestedConstra
 std::expected<json::Value, Refusal> parse(recipe::Api api, std::string_view body) {
   auto parsed = recipe::parse_body(body);
   if (!parsed) {
-    return std::unexpected(conversion_refusal(api, std::move(parsed.error())));
+    return std::unexpected(refusal(api, parsed.error().status, std::move(parsed.error().message)));
   }
   return std::move(*parsed);
 }
@@ -177,7 +178,7 @@ std::expected<ConvertedBody, Refusal> convert(const ServedModel& model, recipe::
   auto requested = take_constraint(api, body, model.strict_official ? BodyForms::official : BodyForms::extended);
   auto converted = recipe::convert_body(api, std::move(body), conversion_options(model));
   if (!converted) {
-    return std::unexpected(conversion_refusal(api, std::move(converted.error())));
+    return std::unexpected(conversion_refusal(model, api, std::move(converted.error())));
   }
   if (!requested) {
     return std::unexpected(refusal(api, 400, std::move(requested.error().message)));

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import anthropic
 import pytest
 
@@ -48,5 +50,8 @@ def test_tokens_are_counted(messages):
 def test_errors_have_the_form_of_this_api(server):
     status, body = server.post("/v1/messages", b"{")
     assert status == 400 and body["type"] == "error" and body["error"]["type"] == "invalid_request_error"
+    for wrong in ({"model": "other"}, {"temperature": -1}, {"messages": []}):
+        status, body = server.post("/v1/messages", json.dumps({"model": MODEL, "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]} | wrong).encode())
+        assert status == 400 and body["type"] == "error" and body["error"]["type"] == "invalid_request_error", body
     status, body = server.post("/v1/messages/nothing", b"{}")
     assert status == 404 and body["error"]["type"] == "not_found_error"

@@ -1,5 +1,5 @@
-// The choice between plain steps, all drafts and some of them, on simulated machines: over every curve of step times, drafter and load it must
-// not be slower than the better of plain and full, though it only sees noisy times and single outcomes.
+// The choice between plain steps, all drafts and some of them, on simulated machines: over every curve of step times, drafter and load it
+// must not be slower than the better of plain and full, though it only sees noisy times and single outcomes.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,4 +1,5 @@
-// What the choice of drafts is made of: curves of measured times, corrected confidences, and single choices. Whole runs: draft_policy_simulation_test.cpp.
+// What the choice of drafts is made of: curves of measured times, corrected confidences, and single choices.
+// Whole runs: draft_policy_simulation_test.cpp.
 #include "engine/draft_policy.h"
 
 #include <gtest/gtest.h>

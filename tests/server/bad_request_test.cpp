@@ -159,6 +159,26 @@ TEST(BadRequest, EveryApiRefusesInItsOwnFormAndServesTheNext) {
   }
 }
 
+TEST(BadRequest, WhatConversionRefusesHasTheFormOfTheApiToo) {
+  const std::vector<std::pair<const char*, std::string>> bodies = {
+      {"a temperature", R"({"model":"nano","max_tokens":5,"temperature":-1,"messages":[{"role":"user","content":"hi"}]})"},
+      {"a model", R"({"model":"other","max_tokens":5,"messages":[{"role":"user","content":"hi"}]})"},
+      {"no messages", R"({"model":"nano","max_tokens":5,"messages":[]})"},
+      {"a prompt beyond the context",
+       R"({"model":"nano","max_tokens":5,"messages":[{"role":"user","content":")" + std::string(40'000, 'x') + R"("}]})"}};
+  for (const bool is_strict : {false, true}) {
+    ApiBench bench({.model = {.strict_official = is_strict}});
+    for (const auto& [what, body] : bodies) {
+      for (const char* const path : {"/v1/chat/completions", "/v1/messages"}) {
+        const ClientResponse response = bench.post(path, body);
+        EXPECT_EQ(response.status, 400) << what << " " << path << ": " << response.body.substr(0, 300);
+        const bool has_own_form = response.body.starts_with(R"({"type":"error","error":{"type":"invalid_request_error","message":")");
+        EXPECT_EQ(has_own_form, !is_strict && std::string_view(path) == "/v1/messages") << what << " " << path << ": " << response.body;
+      }
+    }
+  }
+}
+
 TEST(BadRequest, ABodyNests127LevelsAndNoMore) {
   ApiBench bench;
   const auto nested = [](std::size_t levels) { return std::string(levels, '[') + std::string(levels, ']'); };
