@@ -235,6 +235,7 @@ class Engine {
   std::vector<float> target_row_;  // [vocab] processed log-probabilities
   std::int64_t num_generated_before_step_ = 0;
   std::int64_t num_forced_before_step_ = 0;  // accepted
+  bool prefers_forced_ = true;               // to drafts of the drafter
   std::optional<double> draft_seconds_;  // of the pass behind the last step
 
   // Of the current constrained row.

@@ -15,6 +15,9 @@ bool is_decoding(const scheduler::Request* request) {
   return request != nullptr && std::holds_alternative<scheduler::Decoding>(request->state);
 }
 
+/// A model that parts words so often as its tokenizer does is asked no further; else its drafter knows better.
+constexpr float kSureOfSplit = 0.9F;
+
 /// Of the text that is looked at ahead: nearly all tokens are shorter.
 constexpr std::size_t kForcedBytesPerDraft = 32;
 
@@ -114,11 +117,15 @@ void Engine::propose_drafts() {
     live.drafts.rows.clear();
   }
   const bool wants_drafter = speculation_->wants_drafts(static_cast<std::int32_t>(draft_owners_.size()));
+  prefers_forced_ = speculation_->forced_confidence() >= kSureOfSplit;
   draft_starts_.clear();
   drafting_.clear();
   for (const RequestId id : draft_owners_) {
     LiveRequest& live = live_.at(id);
     begin_drafts(live);
+    if (!wants_drafter || prefers_forced_) {
+      append_forced(live);
+    }
     const bool has_room = !live.drafts.rows.empty() && static_cast<std::int32_t>(live.drafts.count()) < speculation_->max_drafts();
     if (wants_drafter && has_room && !live.drafts.is_closed) {
       draft_starts_.push_back({.slot = scheduler::holding(*scheduler_.find(id))->slot,
@@ -135,7 +142,7 @@ void Engine::propose_drafts() {
   }
 }
 
-/// The anchor of a proposal and what is forced behind it.
+/// The anchor of a proposal.
 void Engine::begin_drafts(LiveRequest& live) {
   LiveRequest::Drafts& drafts = live.drafts;
   std::swap(drafts.older_rates, drafts.rates);
@@ -146,7 +153,6 @@ void Engine::begin_drafts(LiveRequest& live) {
   drafts.is_closed = false;
   if (live.notes.drafts && static_cast<std::int32_t>(live.tokens().size()) + 1 <= live.max_total() - 1) {
     drafts.rows.push_back(live.tokens().back());
-    append_forced(live);
   }  // else not wanted, or no position is left for one
 }
 
@@ -235,7 +241,7 @@ void Engine::pick_drafts(std::int32_t index, std::span<const float> logits, std:
       const auto token = propose(live, index, logits.subspan(r * row_size, row_size));
       drafts.is_closed = !token || !append_draft(live, *token) || drafts.is_closed;
       drafts.forced.resize(drafts.count(), 0);
-      if (!drafts.is_closed) {
+      if (!drafts.is_closed && prefers_forced_) {
         append_forced(live);
       }
     }

@@ -106,7 +106,7 @@ void Speculation::record_verdict(std::int32_t index, float confidence_logit, boo
 
 float Speculation::forced_confidence() const {
   // As if kBelieved of kBelieved + 1 had been accepted before: the model mostly parts words as its tokenizer does.
-  constexpr double kBelieved = 9;
+  constexpr double kBelieved = 19;
   return static_cast<float>((static_cast<double>(stats_.num_forced_accepted) + kBelieved) /
                             (static_cast<double>(stats_.num_forced) + kBelieved + 1));
 }

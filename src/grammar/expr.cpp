@@ -187,13 +187,12 @@ ExprId ExprPool::list(Kind kind, std::vector<ExprId> parts) {
   // A union absorbs into kAnyText and ignores kEmpty; an intersection the other way round.
   const ExprId absorbing = kind == Kind::either ? kAnyText : kEmpty;
   const ExprId neutral = kind == Kind::either ? kEmpty : kAnyText;
-  std::vector<ExprId> flat;
-  for (const ExprId part : parts) {
-    if (nodes_[part].kind == kind) {
-      const auto inner = words_in(nodes_[part]);
-      flat.insert(flat.end(), inner.begin(), inner.end());
-    } else {
-      flat.push_back(part);
+  std::vector<ExprId> flat = std::move(parts);
+  for (std::size_t i = 0, count = flat.size(); i < count; ++i) {
+    if (nodes_[flat[i]].kind == kind) {
+      const auto inner = words_in(nodes_[flat[i]]);
+      flat[i] = inner[0];
+      flat.insert(flat.end(), inner.begin() + 1, inner.end());
     }
   }
   std::sort(flat.begin(), flat.end());
@@ -222,6 +221,9 @@ ExprId ExprPool::list(Kind kind, std::vector<ExprId> parts) {
       return absorbing;
     }
     kept.push_back(merged);
+  }
+  if (kind == Kind::both && !merge_lengths(kept)) {
+    return kEmpty;
   }
   if (kind == Kind::either && kept.size() > 1 && std::ranges::count(kept, kEpsilon) > 0) {
     const bool redundant = std::ranges::any_of(kept, [this](ExprId part) { return part != kEpsilon && nodes_[part].nullable; });
@@ -262,6 +264,10 @@ ExprId ExprPool::negate(ExprId a) {
   if (nodes_[a].kind == Kind::negate) {
     return words_in(nodes_[a])[0];
   }
+  if (Repeat length; as_repeat(a, length) && length.body == kAny) {
+    return either(length.least == 0 ? kEmpty : repeat(kAny, 0, length.least - 1),
+                  length.most == kUnbounded ? kEmpty : repeat(kAny, length.most + 1, kUnbounded));
+  }
   const std::uint32_t words[] = {a};
   return intern(Kind::negate, words);
 }
@@ -279,8 +285,9 @@ ExprId ExprPool::repeat(ExprId a, std::uint32_t least, std::uint32_t most) {
   if (least == 1 && most == 1) {
     return a;
   }
-  if (nodes_[a].kind == Kind::repeat && words_in(nodes_[a])[1] == 0 && words_in(nodes_[a])[2] == kUnbounded) {
-    return a;
+  if (Repeat inner; as_repeat(a, inner) && merges(inner, least, most)) {
+    const bool has_end = inner.most != kUnbounded && most != kUnbounded;
+    return repeat(inner.body, inner.least * least, has_end ? inner.most * most : kUnbounded);
   }
   const std::uint32_t words[] = {a, least, most};
   return intern(Kind::repeat, words);
@@ -359,15 +366,6 @@ ExprId ExprPool::multiple_state(std::uint32_t divisor, std::uint64_t remainder, 
   const std::uint32_t words[] = {divisor, static_cast<std::uint32_t>(remainder), static_cast<std::uint32_t>(remainder >> 32),
                                  fraction_digits};
   return intern(Kind::multiple, words);
-}
-
-bool ExprPool::as_repeat(ExprId id, Repeat& out) const {
-  if (nodes_[id].kind != Kind::repeat) {
-    return false;
-  }
-  const auto words = words_in(nodes_[id]);
-  out = {.least = words[1], .most = words[2], .body = words[0]};
-  return true;
 }
 
 CodeSet ExprPool::as_class(ExprId id) const {

@@ -89,6 +89,8 @@ class ExprPool {
     ExprId body = 0;
   };
   [[nodiscard]] bool as_repeat(ExprId id, Repeat& out) const;
+  /// Expressions whose union it is; itself alone when it is none.
+  [[nodiscard]] std::vector<ExprId> alternatives(ExprId id) const;
   /// Texts which are all beginnings of texts of the expression; not all that there are.
   [[nodiscard]] FreeText free_text(ExprId id);
   /// Classes outside which no text of the expression has a character.
@@ -115,9 +117,10 @@ class ExprPool {
     bool positive = false;  // built without both/negate: never empty
     Life life = Life::unknown;
     bool has_arrows = false;
+    bool has_multiple = false;   // multiple_of() is a part of it
     std::uint16_t depth = 0;     // recursion that arrows() needs
     std::uint32_t need = 0;      // at least the length of the shortest text; kUnbounded: not known
-    FreeText free;               // all of these are beginnings of texts
+    FreeText free = {};          // all of these are beginnings of texts
     CharClasses single = 0;      // classes each of whose characters is a text
     CharClasses mentioned = 0;   // classes that can stand anywhere in a text
     std::uint32_t farthest = 0;  // at least that of the shortest rest, wherever a text has begun
@@ -148,6 +151,8 @@ class ExprPool {
   [[nodiscard]] std::span<const std::uint32_t> words_in(const Node& node) const { return {data_.data() + node.data, node.size}; }
   ExprId list(Kind kind, std::vector<ExprId> parts);
   void merge_counts(std::vector<ExprId>& parts);
+  bool merge_lengths(std::vector<ExprId>& parts);
+  [[nodiscard]] static bool merges(const Repeat& inner, std::uint32_t least, std::uint32_t most);
   ExprId trie_expr(std::uint32_t trie_node);
   ExprId multiple_state(std::uint32_t divisor, std::uint64_t remainder, std::uint32_t fraction_digits);
   ExprId leap_state(std::uint32_t stage, std::uint32_t minutes);
@@ -156,6 +161,7 @@ class ExprPool {
   Arrows concat_arrows(const Node& node);
   Arrows list_arrows(Kind kind, const std::vector<ExprId>& parts);
   Arrows multiple_arrows(const Node& node);
+  ExprId multiple_after(const Node& node, char32_t c);
   template <class Combine>
   Arrows overlay(const Arrows& a, const Arrows& b, Combine combine);
   Arrows copy_arrows(ExprId id);

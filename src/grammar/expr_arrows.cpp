@@ -1,4 +1,4 @@
-// Derivatives: all transitions of an expression at once, the emptiness search over them, and right quotients.
+// Derivatives: all transitions of an expression at once, and the emptiness search over them.
 #include <algorithm>
 
 #include "base/check.h"
@@ -11,6 +11,8 @@ namespace {
 /// Expressions one emptiness search may visit.
 constexpr std::size_t kMaxSearch = 200'000;
 constexpr char32_t kNoCodePoint = 0xFFFFFFFF;
+
+using namespace std::string_view_literals;
 
 }  // namespace
 
@@ -82,55 +84,66 @@ ExprPool::Arrows ExprPool::concat_arrows(const Node& node) {
 
 /// All parts at once: between two neighbouring boundaries every part has one next expression or none.
 ExprPool::Arrows ExprPool::list_arrows(Kind kind, const std::vector<ExprId>& parts) {
-  std::vector<Arrows> lists;
+  struct Cursor {
+    std::uint32_t at = 0;  // in arrows_, which grows but does not move what it has
+    std::uint32_t end = 0;
+  };
+  std::vector<Cursor> cursors;
   std::vector<char32_t> bounds;
   for (const ExprId part : parts) {
-    lists.push_back(copy_arrows(part));
-    for (const Arrow& arrow : lists.back()) {
+    for (const Arrow& arrow : arrows(part)) {
       bounds.push_back(arrow.low);
       bounds.push_back(arrow.high + 1);
     }
+    cursors.push_back({nodes_[part].arrows, nodes_[part].arrows + nodes_[part].num_arrows});
   }
   std::sort(bounds.begin(), bounds.end());
   bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
-  std::vector<std::vector<ExprId>> nexts(bounds.empty() ? 0 : bounds.size() - 1);
-  for (const Arrows& list : lists) {
-    std::size_t segment = 0;
-    for (const Arrow& arrow : list) {
-      segment = static_cast<std::size_t>(std::lower_bound(bounds.begin() + static_cast<std::ptrdiff_t>(segment), bounds.end(), arrow.low) -
-                                         bounds.begin());
-      for (; segment + 1 < bounds.size() && bounds[segment] <= arrow.high; ++segment) {
-        nexts[segment].push_back(arrow.next);
+  Arrows out;
+  std::vector<ExprId> nexts;
+  for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
+    nexts.clear();
+    for (Cursor& cursor : cursors) {
+      while (cursor.at < cursor.end && arrows_[cursor.at].high < bounds[i]) {
+        ++cursor.at;
+      }
+      if (cursor.at < cursor.end && arrows_[cursor.at].low <= bounds[i]) {
+        nexts.push_back(arrows_[cursor.at].next);
       }
     }
-  }
-  Arrows out;
-  for (std::size_t i = 0; i < nexts.size(); ++i) {
-    const bool is_whole = kind == Kind::either || nexts[i].size() == parts.size();
-    if (!nexts[i].empty() && is_whole) {
-      out.push_back({bounds[i], bounds[i + 1] - 1, kind == Kind::either ? either(nexts[i]) : both(nexts[i])});
+    const bool is_whole = kind == Kind::either || nexts.size() == parts.size();
+    if (!nexts.empty() && is_whole) {
+      out.push_back({bounds[i], bounds[i + 1] - 1, kind == Kind::either ? either(nexts) : both(nexts)});
     }
   }
   return out;
 }
 
 ExprPool::Arrows ExprPool::multiple_arrows(const Node& node) {
+  Arrows out;
+  for (const char32_t c : U".0123456789"sv) {
+    if (const ExprId next = multiple_after(node, c); next != kEmpty) {
+      out.push_back({c, c, next});
+    }
+  }
+  return out;
+}
+
+ExprId ExprPool::multiple_after(const Node& node, char32_t c) {
   const std::uint32_t divisor = data_[node.data];
   const std::uint64_t remainder = data_[node.data + 1] | static_cast<std::uint64_t>(data_[node.data + 2]) << 32;
   const std::uint32_t fraction = data_[node.data + 3];
   const auto [modulus, scale] = divisors_[divisor];
-  Arrows out;
-  if (fraction == 0) {
-    out.push_back({U'.', U'.', multiple_state(divisor, remainder, 1)});
-  }
   const bool is_past_scale = fraction > scale;
-  for (std::uint32_t digit = 0; digit < (is_past_scale ? 1U : 10U); ++digit) {
-    const auto next = static_cast<std::uint64_t>((static_cast<Wide>(remainder) * 10 + digit) % modulus);
-    const std::uint32_t next_fraction = fraction == 0 ? 0 : std::min(fraction + 1, scale + 2);
-    const char32_t c = U'0' + digit;
-    out.push_back({c, c, multiple_state(divisor, is_past_scale ? remainder : next, next_fraction)});
+  if (c == U'.') {
+    return fraction == 0 ? multiple_state(divisor, remainder, 1) : kEmpty;
   }
-  return out;
+  if (c < U'0' || c > (is_past_scale ? U'0' : U'9')) {
+    return kEmpty;
+  }
+  const auto next = static_cast<std::uint64_t>((static_cast<Wide>(remainder) * 10 + (c - U'0')) % modulus);
+  const std::uint32_t next_fraction = fraction == 0 ? 0 : std::min(fraction + 1, scale + 2);
+  return multiple_state(divisor, is_past_scale ? remainder : next, next_fraction);
 }
 
 ExprId ExprPool::leap_state(std::uint32_t stage, std::uint32_t minutes) {
@@ -244,7 +257,19 @@ ExprPool::Arrows ExprPool::compute_arrows(ExprId id) {
   return out;
 }
 
+/// Products of remainders have a state for every number: of those only the wanted arrow is made.
 ExprId ExprPool::after(ExprId id, char32_t code_point) {
+  const Node node = nodes_[id];  // by value: the pool grows below
+  if (!node.has_arrows && node.kind == Kind::multiple) {
+    return multiple_after(node, code_point);
+  }
+  if (!node.has_arrows && node.has_multiple && node.kind == Kind::both) {
+    std::vector<ExprId> parts(words_in(node).begin(), words_in(node).end());
+    for (ExprId& part : parts) {
+      part = after(part, code_point);
+    }
+    return std::ranges::count(parts, kEmpty) > 0 ? kEmpty : both(parts);
+  }
   const auto list = arrows(id);
   const auto later = std::upper_bound(list.begin(), list.end(), code_point, [](char32_t c, const Arrow& a) { return c < a.low; });
   return later != list.begin() && code_point <= std::prev(later)->high ? std::prev(later)->next : kEmpty;
@@ -286,7 +311,8 @@ bool ExprPool::live(ExprId id) {
   if (nodes_[id].life != Life::unknown) {
     return nodes_[id].life == Life::live;
   }
-  if (nodes_[id].positive || nodes_[id].nullable) {
+  ExprId only_multiple = kEmpty;
+  if (nodes_[id].positive || nodes_[id].nullable || (nodes_[id].has_multiple && completes_multiple(id, only_multiple))) {
     nodes_[id].life = Life::live;
     return true;
   }
@@ -340,102 +366,6 @@ bool ExprPool::live_within(ExprId id, char32_t low, char32_t high) {
     }
   }
   return false;
-}
-
-ExprId ExprPool::before(ExprId id, char32_t c) {
-  const Node node = nodes_[id];
-  const std::vector<std::uint32_t> words(words_in(node).begin(), words_in(node).end());
-  switch (node.kind) {
-    case Kind::empty:
-    case Kind::epsilon:
-      return kEmpty;
-    case Kind::one_of:
-      return after(id, c);
-    case Kind::concat: {
-      std::vector<ExprId> spine{words[0]};
-      ExprId last = words[1];
-      while (nodes_[last].kind == Kind::concat) {
-        const auto pair = words_in(nodes_[last]);
-        spine.push_back(pair[0]);
-        last = pair[1];
-      }
-      spine.push_back(last);
-      std::vector<ExprId> options;
-      for (std::size_t i = spine.size(); i-- > 0;) {
-        const ExprId tail = before(spine[i], c);
-        if (tail != kEmpty) {
-          options.push_back(concat(concat(std::span(spine).first(i)), tail));
-        }
-        if (!nodes_[spine[i]].nullable) {
-          break;
-        }
-      }
-      return either(options);
-    }
-    case Kind::either:
-    case Kind::both: {
-      std::vector<ExprId> parts;
-      for (const ExprId part : words) {
-        parts.push_back(before(part, c));
-      }
-      return node.kind == Kind::either ? either(parts) : both(parts);
-    }
-    case Kind::negate:
-      return negate(before(words[0], c));
-    case Kind::repeat: {
-      const ExprId tail = before(words[0], c);
-      const std::uint32_t most = words[2] == kUnbounded ? kUnbounded : words[2] - 1;
-      return tail == kEmpty ? kEmpty : concat(repeat(words[0], words[1] == 0 ? 0 : words[1] - 1, most), tail);
-    }
-    case Kind::words:
-    case Kind::multiple:
-    case Kind::leap:
-      return kEmpty;  // neither holds anchor symbols, the only use of this function
-  }
-  return kEmpty;
-}
-
-ExprId ExprPool::restrict_to(ExprId id, const CodeSet& alphabet) {
-  if (id == kAny || id == kAnyText) {
-    return id;
-  }
-  const Node node = nodes_[id];
-  const std::vector<std::uint32_t> words(words_in(node).begin(), words_in(node).end());
-  switch (node.kind) {
-    case Kind::one_of: {
-      CodeSet set;
-      for (std::size_t i = 0; i < words.size(); i += 2) {
-        set.push_back({words[i], words[i + 1]});
-      }
-      return one_of(intersection(set, alphabet));
-    }
-    case Kind::concat: {
-      std::vector<ExprId> spine{restrict_to(words[0], alphabet)};
-      ExprId last = words[1];
-      while (nodes_[last].kind == Kind::concat) {
-        const auto pair = words_in(nodes_[last]);
-        const ExprId head = pair[0];
-        last = pair[1];
-        spine.push_back(restrict_to(head, alphabet));
-      }
-      spine.push_back(restrict_to(last, alphabet));
-      return concat(spine);
-    }
-    case Kind::either:
-    case Kind::both: {
-      std::vector<ExprId> parts;
-      for (const ExprId part : words) {
-        parts.push_back(restrict_to(part, alphabet));
-      }
-      return node.kind == Kind::either ? either(parts) : both(parts);
-    }
-    case Kind::negate:
-      return negate(restrict_to(words[0], alphabet));
-    case Kind::repeat:
-      return repeat(restrict_to(words[0], alphabet), words[1], words[2]);
-    default:
-      return id;
-  }
 }
 
 }  // namespace deepinfer::grammar

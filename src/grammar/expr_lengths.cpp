@@ -43,6 +43,9 @@ void ExprPool::measure(Node& node, std::span<const std::uint32_t> words) const {
 }
 
 void ExprPool::classify(Node& node, std::span<const std::uint32_t> words) const {
+  const bool has_parts = node.kind == Kind::concat || node.kind == Kind::either || node.kind == Kind::both;
+  node.has_multiple = node.kind == Kind::multiple ||
+                      (has_parts && std::ranges::any_of(words, [this](ExprId part) { return nodes_[part].has_multiple; }));
   const auto class_set = [](std::span<const std::uint32_t> ranges) {
     CodeSet out;
     for (std::size_t i = 0; i < ranges.size(); i += 2) {
@@ -67,6 +70,7 @@ void ExprPool::classify(Node& node, std::span<const std::uint32_t> words) const 
       const Node& first = nodes_[words[0]];
       const Node& rest = nodes_[words[1]];
       node.mentioned = first.mentioned | rest.mentioned;
+      node.single = (rest.nullable ? first.single : 0) | (first.nullable ? rest.single : 0);
       if (rest.positive) {
         node.free = first.nullable ? larger(first.free, rest.free) : first.free;
       }
@@ -96,6 +100,49 @@ void ExprPool::classify(Node& node, std::span<const std::uint32_t> words) const 
       node.mentioned = ~CharClasses{0};
       break;
   }
+}
+
+bool ExprPool::as_repeat(ExprId id, Repeat& out) const {
+  if (nodes_[id].kind != Kind::repeat) {
+    return false;
+  }
+  const auto words = words_in(nodes_[id]);
+  out = {.least = words[1], .most = words[2], .body = words[0]};
+  return true;
+}
+
+/// The counts of `inner` repeated least to most times leave no gap: (x{1,5}){2,3} is x{2,15}, (x{4}){0,2} is not x{0,8}.
+bool ExprPool::merges(const Repeat& inner, std::uint32_t least, std::uint32_t most) {
+  constexpr std::uint64_t kMost = 1U << 31;
+  const std::uint64_t first_end = inner.most == kUnbounded ? kMost : std::uint64_t{inner.most} * least;
+  const bool has_no_gap = least == most || (std::uint64_t{least} + 1) * inner.least <= first_end + 1;
+  const bool is_small = inner.most == kUnbounded || most == kUnbounded || std::uint64_t{inner.most} * most < kMost;
+  return has_no_gap && is_small && std::uint64_t{inner.least} * least < kMost;
+}
+
+/// Lengths that must hold together become one; false when none is left.
+bool ExprPool::merge_lengths(std::vector<ExprId>& parts) {
+  std::uint32_t least = 0;
+  std::uint32_t most = kUnbounded;
+  const std::size_t num_merged = std::erase_if(parts, [&](ExprId part) {
+    Repeat length;
+    const bool is_length = as_repeat(part, length) && length.body == kAny;
+    least = is_length ? std::max(least, length.least) : least;
+    most = is_length ? std::min(most, length.most) : most;
+    return is_length;
+  });
+  if (num_merged > 0 && least <= most) {
+    parts.push_back(repeat(kAny, least, most));
+  }
+  return least <= most;
+}
+
+std::vector<ExprId> ExprPool::alternatives(ExprId id) const {
+  if (nodes_[id].kind != Kind::either) {
+    return {id};
+  }
+  const auto words = words_in(nodes_[id]);
+  return {words.begin(), words.end()};
 }
 
 FreeText ExprPool::free_text(ExprId id) {

@@ -61,10 +61,19 @@ void MaskBuilder::build(SetId set, std::span<std::uint32_t> mask) {
   }
   // Lexemes in the same state take the same bytes and differ only in what comes behind: they are followed once.
   std::ranges::sort(scans_, {}, &Scan::at);
+  walked_readings_.clear();
   for (auto first = scans_.begin(); first != scans_.end();) {
     const auto last = std::find_if(first, scans_.end(), [first](const Scan& scan) { return scan.at != first->at; });
-    add_reading({.at = first->at, .behind = states_->behind(set, std::span(first, last))}, mask);
+    const Reading reading{.at = first->at, .behind = states_->behind(set, std::span(first, last))};
+    if (!add_by_table(reading, mask) && !add_by_difference(reading, mask)) {
+      walked_readings_.push_back(reading);
+    }
     first = last;
+  }
+  if (!walk_together(set, mask)) {
+    for (const Reading& reading : walked_readings_) {
+      walk_lexeme(reading, mask);
+    }
   }
   for (const std::int32_t token : states_->tokens(set)) {
     if (token < vocabulary_->num_rows()) {
@@ -74,12 +83,7 @@ void MaskBuilder::build(SetId set, std::span<std::uint32_t> mask) {
   }
 }
 
-void MaskBuilder::add_reading(const Reading& reading, std::span<std::uint32_t> mask) {
-  if (!add_by_table(reading, mask) && !add_by_difference(reading, mask)) {
-    walk_lexeme(reading, mask);
-  }
-}
-
+/// A union of loops is one table after the other.
 bool MaskBuilder::add_by_table(const Reading& reading, std::span<std::uint32_t> mask) {
   const Lexer::View view = lexer_->view(reading.at);
   if (view.encoding == Encoding::raw_bytes) {
@@ -87,28 +91,43 @@ bool MaskBuilder::add_by_table(const Reading& reading, std::span<std::uint32_t> 
     merge(mask, vocabulary_->text_mask());  // any bytes: whatever ends inside a token is covered by going on
     return true;
   }
+  const std::vector<ExprId> parts = lexer_->pool().alternatives(view.expr);
+  if (parts.size() == 1) {
+    return add_loop_of(view, reading.behind, mask);
+  }
+  ExprPool::Repeat counted;
+  const auto counts_characters = [&](ExprId part) { return lexer_->pool().as_repeat(part, counted) && counted.body == ExprPool::kAny; };
+  if (!view.is_body || view.encoding != Encoding::json_string || !std::ranges::all_of(parts, counts_characters)) {
+    return false;
+  }
+  return std::ranges::all_of(parts, [&](ExprId part) {
+    return add_loop_of({.expr = part, .encoding = view.encoding, .is_body = true}, reading.behind, mask);
+  });
+}
+
+bool MaskBuilder::add_loop_of(const Lexer::View& view, SetId behind, std::span<std::uint32_t> mask) {
   ExprPool::Repeat repeat{.least = 0, .most = kUnbounded, .body = ExprPool::kAny};
   if (!view.is_body || (view.expr != ExprPool::kAnyText && !lexer_->pool().as_repeat(view.expr, repeat))) {
     return false;
   }
   if (view.encoding == Encoding::json_string && repeat.body == ExprPool::kAny) {
-    add_loop(vocabulary_->json_body(), reading.behind, {repeat.least, repeat.most}, mask);
+    add_loop(vocabulary_->json_body(), behind, {repeat.least, repeat.most}, mask);
     return true;
   }
   if (view.encoding == Encoding::json_string) {
     const CodeSet set = lexer_->pool().as_class(repeat.body);
     const LoopTable* table = set.empty() ? nullptr : vocabulary_->json_loop(set);
     if (table != nullptr) {
-      add_loop(*table, reading.behind, {repeat.least, repeat.most}, mask);
+      add_loop(*table, behind, {repeat.least, repeat.most}, mask);
     }
     return table != nullptr;
   }
   if (view.encoding == Encoding::text && repeat.body == ExprPool::kBlank) {
-    const std::bitset<256>& first = states_->first_bytes(reading.behind);
+    const std::bitset<256>& first = states_->first_bytes(behind);
     if (first[' '] || first['\t'] || first['\n'] || first['\r']) {
       return false;
     }
-    add_loop(vocabulary_->blanks(), reading.behind, {repeat.least, repeat.most}, mask);
+    add_loop(vocabulary_->blanks(), behind, {repeat.least, repeat.most}, mask);
     return true;
   }
   return false;

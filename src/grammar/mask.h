@@ -38,13 +38,15 @@ class MaskBuilder {
     LexId at = kDead;
     SetId behind = kNoSet;
   };
-  void add_reading(const Reading& reading, std::span<std::uint32_t> mask);
   bool add_by_table(const Reading& reading, std::span<std::uint32_t> mask);
+  bool add_loop_of(const Lexer::View& view, SetId behind, std::span<std::uint32_t> mask);
   void add_loop(const LoopTable& table, SetId behind, Bounds bounds, std::span<std::uint32_t> mask);
   bool add_by_difference(const Reading& reading, std::span<std::uint32_t> mask);
   void correct(LexId at, LexId plain, std::span<std::uint32_t> mask);
   void walk_keys(SetId set, const Scan& scan, std::span<std::uint32_t> mask);
   void walk_lexeme(const Reading& reading, std::span<std::uint32_t> mask);
+  bool walk_together(SetId set, std::span<std::uint32_t> mask);
+  FreeText free_behind(SetId set);
   /// Where a walk begins, what follows when the lexeme ends, and how deep it goes.
   struct Walk {
     LexId from = kDead;
@@ -70,6 +72,8 @@ class MaskBuilder {
   std::vector<std::int32_t> added_;  // the ids of the mask being built, while they are few
   bool is_dense_ = false;            // whole tables went into it
   std::vector<Scan> scans_;          // of the set whose mask is built, lexemes in the same state side by side
+  std::vector<Reading> walked_readings_;               // of these, the ones that no table knows
+  std::unordered_map<SetId, FreeText> free_behind_;    // of the sets met by the walk under way
   std::unordered_map<LexId, std::bitset<256>> differing_;
   struct Kept {
     std::vector<std::uint32_t> dense;  // the words, or

@@ -1,5 +1,6 @@
 // Masks by following lexemes, keys and parser states through the token trie.
 #include <algorithm>
+#include <bit>
 
 #include "grammar/mask.h"
 #include "grammar/mask_bits.h"
@@ -41,6 +42,78 @@ void MaskBuilder::walk_lexeme(const Reading& reading, std::span<std::uint32_t> m
   merge(mask, kept.dense);
   is_dense_ = true;
   walk_plainly(vocabulary_->long_trie(), {.from = reading.at, .behind = reading.behind}, mask);
+}
+
+/// Texts that some lexeme of the set takes whatever they are.
+FreeText MaskBuilder::free_behind(SetId set) {
+  if (const auto known = free_behind_.find(set); known != free_behind_.end()) {
+    return known->second;
+  }
+  FreeText out{.classes = 0, .length = 0};
+  for (const Scan& scan : states_->scans(set)) {
+    if (states_->lexeme_of(scan) != nullptr) {
+      const FreeText free = lexer_->reach(scan.at).free;
+      out = std::popcount(free.classes) > std::popcount(out.classes) ? free : out;
+    }
+  }
+  return free_behind_.emplace(set, out).first->second;
+}
+
+/// Several lexemes at once, by the parser states: patterns of keys share nearly all their ways through the trie. False when that leads to
+/// too many states; what is in the mask then belongs there.
+bool MaskBuilder::walk_together(SetId set, std::span<std::uint32_t> mask) {
+  constexpr std::size_t kMaxNewSets = 200;
+  const auto is_pattern = [this](const Reading& reading) {
+    const Lexer::View view = lexer_->view(reading.at);
+    return view.is_body && view.encoding == Encoding::json_string &&
+           lexer_->pool().forget_counts(view.expr, Vocabulary::kLongBytes) == view.expr;
+  };
+  if (walked_readings_.size() < 2 || !std::ranges::all_of(walked_readings_, is_pattern)) {
+    return false;
+  }
+  const std::span<const TokenTrieNode> trie = vocabulary_->trie();
+  const std::size_t num_sets = states_->size();
+  free_behind_.clear();
+  const FreeText free = free_behind(set);
+  if (free.classes != 0) {
+    merge(mask, vocabulary_->tokens_within(free));
+    is_dense_ = true;
+  }
+  set_stack_.resize(vocabulary_->max_token_bytes() + 1);
+  free_stack_.resize(set_stack_.size());
+  set_stack_[0] = set;
+  free_stack_[0] = free.classes != 0;
+  for (std::uint32_t i = 1; i < trie[0].end;) {
+    const TokenTrieNode& node = trie[i];
+    const CharClasses here = vocabulary_->class_at(i);
+    const bool is_free = free_stack_[node.depth - 1U] && (here & ~free.classes) == 0;
+    free_stack_[node.depth] = is_free;
+    const bool is_known = is_free && here != 0 && vocabulary_->most_chars(i) <= free.length &&
+                          (vocabulary_->classes_below(i) & ~free.classes) == 0;
+    const SetId from = set_stack_[node.depth - 1U];
+    const SetId to = is_known || !states_->first_bytes(from)[node.byte] ? kNoSet : states_->step(from, node.byte);
+    if (to == kNoSet) {
+      i = node.end;
+      continue;
+    }
+    if (states_->size() > num_sets + kMaxNewSets) {
+      return false;
+    }
+    set_stack_[node.depth] = to;
+    if (node.token >= 0) {
+      add_token(node.token, mask);
+    }
+    if (here != 0 && node.end > i + 1) {
+      const FreeText behind = free_behind(to);
+      if ((vocabulary_->classes_below(i) & ~behind.classes) == 0 && vocabulary_->most_chars(i) - vocabulary_->chars_at(i) <= behind.length) {
+        add_tokens(vocabulary_->tokens_below(i), mask);
+        i = node.end;
+        continue;
+      }
+    }
+    ++i;
+  }
+  return true;
 }
 
 /// Follows the lexeme through the whole trie but for the parts whose tokens are all allowed (their characters are free) or all of them

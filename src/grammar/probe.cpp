@@ -182,7 +182,10 @@ class ProbeSession::State {
     const double begin = now_us();
     const std::string key = cache_key(job);
     const bool uses_cache = request.uses_cache && !request.composite;
-    std::optional<CompileResult> result = uses_cache ? cache.find(key) : std::nullopt;
+    std::optional<CompileResult> result;
+    if (uses_cache) {
+      result = cache.find(key);
+    }
     const bool is_cached = result.has_value();
     if (!is_cached && request.composite) {
       CompositeJob composite = *request.composite;

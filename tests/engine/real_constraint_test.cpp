@@ -4,125 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <iostream>
-#include <sstream>
 
-#include "engine/harness.h"
-#include "engine/load.h"
-#include "support/golden_file.h"
-#include "support/schema_validator.h"
-#include "support/test_device.h"
+#include "engine/nano_constraints.h"
 
 namespace deepinfer::test {
 namespace {
 
-namespace fs = std::filesystem;
 using engine::FinishReason;
 using engine::SpeculationMode;
 
-const fs::path kNano = fs::path(DEEPINFER_MODELS) / "nano";
 constexpr std::size_t kNumSchemas = 200;
-
-struct Case {
-  json::Value schema;
-  std::shared_ptr<const grammar::CompiledGrammar> grammar;
-};
-
-/// The corpus is compressed; its lines, or nothing when it is not there.
-std::string corpus_text() {
-  const fs::path path = fs::path(DEEPINFER_SHARED) / "data/grammar/maskbench.jsonl.gz";
-  std::string out;
-  if (!fs::exists(path)) {
-    return out;
-  }
-  FILE* pipe = popen(("gzip -dc '" + path.string() + "'").c_str(), "r");
-  check(pipe != nullptr, "gzip can be started");
-  std::array<char, 65536> buffer{};
-  for (std::size_t count = 0; (count = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
-    out.append(buffer.data(), count);
-  }
-  pclose(pipe);
-  return out;
-}
-
-/// Schemas that the validator knows and that compile, spread over the corpus.
-std::vector<Case> cases() {
-  std::vector<Case> all;
-  std::istringstream lines(corpus_text());
-  for (std::string text; std::getline(lines, text);) {
-    const Result<json::Value> line = json::parse(text);
-    check(line.has_value(), "the corpus is JSON");
-    const std::string& schema_text = *line->find("grammar")->as_string();
-    Result<json::Value> schema = json::parse(schema_text);
-    if (!schema || !knows_schema(*schema)) {
-      continue;
-    }
-    grammar::CompileOptions options{.max_blanks = 1};
-    auto compiled = grammar::compile({.kind = grammar::GrammarKind::json_schema, .text = schema_text, .options = std::move(options)});
-    if (compiled) {
-      all.push_back({.schema = *std::move(schema), .grammar = *std::move(compiled)});
-    }
-  }
-  std::vector<Case> out;
-  for (std::size_t i = 0; i < kNumSchemas && all.size() >= kNumSchemas; ++i) {
-    out.push_back(std::move(all[i * all.size() / kNumSchemas]));
-  }
-  return out;
-}
-
-/// Short ones, and every fourth long enough to be found in the prefix cache.
-std::vector<std::vector<TokenId>> prompts() {
-  std::vector<std::vector<TokenId>> out;
-  std::vector<std::vector<TokenId>> long_ones;
-  const json::Value samples = read_json(kNano / "samples.json");
-  for (const json::Value& sample : *samples.as_array()) {
-    std::vector<TokenId> prompt;
-    for (const std::int32_t id : integers(*sample.find("prompt_ids"))) {
-      prompt.push_back({id});
-    }
-    (prompt.size() > 250 ? long_ones : out).push_back(std::move(prompt));
-  }
-  for (std::size_t i = 0; i < long_ones.size(); ++i) {
-    out.insert(out.begin() + static_cast<std::ptrdiff_t>(std::min(out.size(), 4 * i)), std::move(long_ones[i]));
-  }
-  return out;
-}
-
-class Nano {
- public:
-  Nano(SpeculationMode mode, bool prefix_cache) : device_(test_device({})) {
-    const engine::EngineOptions options{
-        .max_requests = 16, .max_batched_tokens = 128, .max_model_len = 512, .prefix_cache = prefix_cache, .speculation = mode};
-    auto loaded = engine::load_engine(kNano, options, *device_);
-    check(loaded.has_value(), "nano loads");
-    loaded_ = std::make_unique<engine::LoadedEngine>(*std::move(loaded));
-  }
-
-  std::vector<Reply> answer(const std::vector<engine::GenerationRequest>& requests) {
-    std::vector<std::shared_ptr<Reply>> replies;
-    for (const engine::GenerationRequest& request : requests) {
-      replies.push_back(std::make_shared<Reply>());
-      const auto id = loaded_->engine->submit(request, [reply = replies.back()](engine::Output&& output) { reply->take(output); });
-      check(id.has_value(), "the request is accepted");
-    }
-    while (loaded_->engine->step()) {
-    }
-    std::vector<Reply> out;
-    for (const auto& reply : replies) {
-      out.push_back(std::move(*reply));
-    }
-    return out;
-  }
-
-  [[nodiscard]] const grammar::Vocabulary& vocabulary() const { return *loaded_->vocabulary; }
-  [[nodiscard]] const engine::Engine& engine() const { return *loaded_->engine; }
-
- private:
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<engine::LoadedEngine> loaded_;
-};
 
 std::vector<engine::GenerationRequest> requests_for(const std::vector<Case>& all, Nano& nano) {
   std::vector<engine::GenerationRequest> out;
@@ -163,7 +56,7 @@ std::optional<std::string> constrained_text(const engine::GenerationRequest& req
 }
 
 TEST(RealConstraint, EveryReplyFitsItsSchemaAndNeitherSpeculationNorPrefixesChangeIt) {
-  const std::vector<Case> all = cases();
+  const std::vector<Case> all = cases(kNumSchemas);
   if (all.empty()) {
     std::cout << "absent: the grammar corpus beside the repository\n";
     return;

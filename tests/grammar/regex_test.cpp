@@ -42,6 +42,25 @@ TEST(Regex, CountedRepeatsCostNothingToCompile) {
   EXPECT_FALSE(matches(grammar, "abc"));
 }
 
+TEST(Regex, CountsOfCountsAreOneCountWhereNothingIsLeftOut) {
+  const auto nested = regex("((a{1,5}){2,3}){2}");
+  EXPECT_FALSE(matches(nested, "aaa"));
+  EXPECT_TRUE(matches(nested, "aaaa"));
+  EXPECT_TRUE(matches(nested, std::string(30, 'a')));
+  EXPECT_FALSE(matches(nested, std::string(31, 'a')));
+  const auto gaps = regex("(?:(?:a{4}){0,2}|b(?:a{3,4}){1,3})");
+  for (const int count : {0, 4, 8}) {
+    EXPECT_TRUE(matches(gaps, std::string(static_cast<std::size_t>(count), 'a'))) << count;
+  }
+  for (const int count : {1, 3, 5, 7, 9, 12}) {
+    EXPECT_FALSE(matches(gaps, std::string(static_cast<std::size_t>(count), 'a'))) << count;
+  }
+  for (int count = 0; count < 15; ++count) {
+    const bool fits = count == 3 || count == 4 || (count >= 6 && count <= 12);
+    EXPECT_EQ(matches(gaps, "b" + std::string(static_cast<std::size_t>(count), 'a')), fits) << count;
+  }
+}
+
 TEST(Regex, StatesThatWouldExplodeAreBuiltOnlyWhenVisited) {
   const auto grammar = regex("(a|b)*a(a|b){20}");
   EXPECT_TRUE(matches(grammar, std::string(21, 'a')));
