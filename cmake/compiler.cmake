@@ -39,3 +39,11 @@ if(CCACHE_PROGRAM)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
+
+# Instruction sets that kernels are not compiled for. x86: SSSE3 without SSE4 is no machine anybody runs this on. ARM: kernels hold registers in
+# arrays, which the vectors of SVE, whose length is known at run time only, do not allow; NEON is there too.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(DEEPINFER_HWY_DISABLED "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
+else()
+  set(DEEPINFER_HWY_DISABLED HWY_DISABLED_TARGETS=HWY_SSSE3)
+endif()

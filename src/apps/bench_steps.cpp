@@ -19,6 +19,7 @@
 #include "apps/model_flags.h"
 #include "apps/timed_device.h"
 #include "backends/cpu/machine_probe.h"
+#include "base/json.h"
 #include "model/deepseek_v41/model.h"
 #include "weights/checkpoint.h"
 
@@ -36,7 +37,9 @@ struct Flags {
   std::int32_t context = 1024;
   std::vector<std::int32_t> requests = {1, 16, 32};
   std::int32_t rows = 512;
+  std::int32_t num_drafts = 0;
   std::int32_t repeats = 9;
+  bool gives_json = false;
 };
 
 /// Requests with their own blocks, so that steps of any number of rows can be made. Caches hold what earlier steps left there.
@@ -77,13 +80,14 @@ struct Bench {
   cpu::MachineLimits limits;
   Requests requests;
 
-  /// Seconds of the median of several steps, and its operations.
-  std::pair<double, OpTimes> step(const std::vector<model::Chunk>& chunks, std::int32_t repeats) {
+  /// Seconds of the median of several runs, and its operations.
+  template <class Run>
+  std::pair<double, OpTimes> median(std::int32_t repeats, const Run& run) {
     std::vector<std::pair<double, OpTimes>> steps;
     for (std::int32_t i = 0; i <= repeats; ++i) {
       (void)timed->take_times();
       const auto begin = std::chrono::steady_clock::now();
-      (void)model->forward(chunks);
+      run();
       const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       steps.emplace_back(seconds, timed->take_times());
     }
@@ -100,20 +104,56 @@ double floor_of(const OpTime& time, const cpu::MachineLimits& limits) {
   return std::max(time.bytes / limits.bytes_per_second, time.flops / peak);
 }
 
-/// The whole step: its bytes, or its FLOPs at the peaks of the units that do them.
-void print_step(const std::string& name, double rows, double seconds, const OpTimes& times, const cpu::MachineLimits& limits) {
+/// A whole step: its bytes, or its FLOPs at the peaks of the units that do them.
+struct StepFigures {
+  std::string name;
+  double rows = 0;
+  double seconds = 0;
   double bytes = 0;
   double flops = 0;
+  double read_seconds = 0;
   double compute_seconds = 0;
+
+  [[nodiscard]] double floor_seconds() const { return std::max(read_seconds, compute_seconds); }
+  [[nodiscard]] const char* bound() const { return read_seconds > compute_seconds ? "bytes" : "FLOPs"; }
+};
+
+StepFigures figures_of(std::string name, double rows, double seconds, const OpTimes& times, const cpu::MachineLimits& limits) {
+  StepFigures out{.name = std::move(name), .rows = rows, .seconds = seconds};
   for (const auto& [operation, time] : times) {
-    bytes += time.bytes;
-    flops += time.flops;
-    compute_seconds += time.flops / (time.is_quantised_product ? limits.matrix_flops_per_second : limits.flops_per_second);
+    out.bytes += time.bytes;
+    out.flops += time.flops;
+    out.compute_seconds += time.flops / (time.is_quantised_product ? limits.matrix_flops_per_second : limits.flops_per_second);
   }
-  const double read_seconds = bytes / limits.bytes_per_second;
+  out.read_seconds = out.bytes / limits.bytes_per_second;
+  return out;
+}
+
+void print_step(const StepFigures& step) {
   print_line(fmt::format("{:<24} {:9.3f} ms  {:9.1f} tokens/s  {:9.2f} MB at {:6.2f} GB/s  {:10.2f} GFLOP at {:7.1f} GFLOP/s  {:5.1f} % of the floor ({})",
-                         name, 1e3 * seconds, rows / seconds, bytes / 1e6, bytes / seconds / kGiga, flops / kGiga, flops / seconds / kGiga,
-                         kPercent * std::max(read_seconds, compute_seconds) / seconds, read_seconds > compute_seconds ? "bytes" : "FLOPs"));
+                         step.name, 1e3 * step.seconds, step.rows / step.seconds, step.bytes / 1e6, step.bytes / step.seconds / kGiga, step.flops / kGiga,
+                         step.flops / step.seconds / kGiga, kPercent * step.floor_seconds() / step.seconds, step.bound()));
+}
+
+/// One object per step.
+void print_json(const StepFigures& step, const OpTimes& times, const cpu::MachineLimits& limits) {
+  json::Array operations;
+  for (const auto& [name, time] : times) {
+    operations.push_back(json::Object{{"operation", name},
+                                      {"calls", time.num_calls},
+                                      {"seconds", time.seconds},
+                                      {"bytes", time.bytes},
+                                      {"flops", time.flops},
+                                      {"floor_seconds", floor_of(time, limits)}});
+  }
+  print_line(json::to_text(json::Object{{"step", step.name},
+                                        {"seconds", step.seconds},
+                                        {"tokens_per_second", step.rows / step.seconds},
+                                        {"bytes", step.bytes},
+                                        {"flops", step.flops},
+                                        {"floor_seconds", step.floor_seconds()},
+                                        {"bound", step.bound()},
+                                        {"operations", std::move(operations)}}));
 }
 
 void print_operations(const OpTimes& times, const cpu::MachineLimits& limits) {
@@ -147,8 +187,12 @@ Result<Bench> open(const Flags& flags) {
     return std::unexpected(config.error());
   }
   const std::int32_t most_requests = *std::ranges::max_element(flags.requests);
-  const std::int32_t most_rows = std::max(flags.rows, most_requests);
-  const std::int32_t blocks_each = (std::max(flags.context + 1, flags.rows) + kBlockPositions - 1) / kBlockPositions;
+  const std::int32_t rows_each = 1 + flags.num_drafts;
+  const std::int32_t most_rows = std::max(flags.rows, most_requests * rows_each);
+  const std::int32_t blocks_each = (std::max(flags.context + rows_each, flags.rows) + kBlockPositions - 1) / kBlockPositions;
+  if (flags.num_drafts > 0 && config->num_nextn_predict_layers == 0) {
+    return fail(ErrorKind::invalid_argument, "--drafts: the model has no drafter");
+  }
   std::vector<std::int32_t> engram_class(static_cast<std::size_t>(config->vocab_size));
   std::iota(engram_class.begin(), engram_class.end(), 0);  // which class a token has changes no time
   auto timed = std::make_unique<TimedDevice>(**device);
@@ -157,9 +201,9 @@ Result<Bench> open(const Flags& flags) {
                                            .num_slots = most_requests + 1,
                                            .max_rows = most_rows,
                                            .max_chunks = most_requests,
-                                           .max_logit_rows = most_requests,
+                                           .max_logit_rows = most_requests * rows_each,
                                            .max_blocks_per_request = blocks_each,
-                                           .max_drafts = 0});
+                                           .max_drafts = flags.num_drafts});
   if (!model) {
     return std::unexpected(model.error());
   }
@@ -178,28 +222,52 @@ int bench_steps(What what, const Flags& flags) {
   }
   Bench& bench = *opened;
   const DeviceInfo& info = bench.device->info();
-  print_line(fmt::format("{}, {} threads; measured: {:.1f} GB/s read, {:.1f} GFLOP/s fp32, {:.1f} GFLOP/s for quantised products", info.description,
-                         info.num_threads, bench.limits.bytes_per_second / kGiga, bench.limits.flops_per_second / kGiga,
-                         bench.limits.matrix_flops_per_second / kGiga));
-  const auto run = [&](const std::string& name, const std::vector<model::Chunk>& chunks, double rows) {
-    const auto [seconds, times] = bench.step(chunks, flags.repeats);
-    print_step(name, rows, seconds, times, bench.limits);
+  const cpu::MachineLimits& limits = bench.limits;
+  if (flags.gives_json) {
+    print_line(json::to_text(json::Object{{"device", info.description},
+                                          {"threads", info.num_threads},
+                                          {"bytes_per_second", limits.bytes_per_second},
+                                          {"flops_per_second", limits.flops_per_second},
+                                          {"quantised_flops_per_second", limits.matrix_flops_per_second}}));
+  } else {
+    print_line(fmt::format("{}, {} threads; measured: {:.1f} GB/s read, {:.1f} GFLOP/s fp32, {:.1f} GFLOP/s for quantised products", info.description,
+                           info.num_threads, limits.bytes_per_second / kGiga, limits.flops_per_second / kGiga, limits.matrix_flops_per_second / kGiga));
+  }
+  const auto measure = [&](const std::string& name, double rows, const auto& run) {
+    const auto [seconds, times] = bench.median(flags.repeats, run);
+    const StepFigures step = figures_of(name, rows, seconds, times, limits);
+    if (flags.gives_json) {
+      print_json(step, times, limits);
+      return;
+    }
+    print_step(step);
     if (what == What::ops) {
-      print_operations(times, bench.limits);
+      print_operations(times, limits);
     }
   };
   if (what != What::decode) {
-    run(fmt::format("prefill {} rows", flags.rows), {bench.requests.chunk(0, 0, flags.rows, 1)}, flags.rows);
+    const std::vector<model::Chunk> chunks = {bench.requests.chunk(0, 0, flags.rows, 1)};
+    measure(fmt::format("prefill {} rows", flags.rows), flags.rows, [&] { (void)bench.model->forward(chunks); });
   }
   for (const std::int32_t count : flags.requests) {
     if (what == What::prefill) {
       break;
     }
+    const std::int32_t rows_each = 1 + flags.num_drafts;
     std::vector<model::Chunk> chunks;
+    std::vector<model::DraftStart> starts;
     for (std::int32_t r = 0; r < count; ++r) {
-      chunks.push_back(bench.requests.chunk(r, flags.context, 1, 1));
+      chunks.push_back(bench.requests.chunk(r, flags.context, rows_each, rows_each));
+      starts.push_back({.slot = {r + 1}, .position = flags.context, .anchor = chunks.back().tokens.front()});
     }
-    run(fmt::format("decode {} at {}", count, flags.context), chunks, count);
+    const std::string rows = flags.num_drafts > 0 ? fmt::format(" x {}", rows_each) : "";
+    measure(fmt::format("decode {}{} at {}", count, rows, flags.context), count * rows_each, [&] { (void)bench.model->forward(chunks); });
+    if (flags.num_drafts > 0) {
+      model::PickDrafts pick = [&](std::int32_t index, std::span<const float>, std::span<TokenId> tokens) {
+        std::ranges::fill(tokens, bench.requests.tokens[static_cast<std::size_t>(index)]);
+      };
+      measure(fmt::format("draft pass of {}", count), count * flags.num_drafts, [&] { (void)bench.model->draft(starts, flags.num_drafts, pick); });
+    }
   }
   return kDone;
 }
@@ -213,8 +281,12 @@ void add_bench_steps(CLI::App& bench, Action& action) {
     const auto flags = std::make_shared<Flags>();
     command->add_option("--context", flags->context, "positions before a decoded token")->check(CLI::Range(8, 1 << 20))->capture_default_str();
     command->add_option("--requests", flags->requests, "numbers of requests that decode together")->check(CLI::Range(1, 4096))->delimiter(',')->capture_default_str();
+    command->add_option("--drafts", flags->num_drafts, "drafts that each request verifies; its draft pass is measured too")
+        ->check(CLI::Range(0, 64))
+        ->capture_default_str();
     command->add_option("--rows", flags->rows, "prompt tokens of a prefill step")->check(CLI::Range(1, 1 << 16))->capture_default_str();
     command->add_option("--repeats", flags->repeats, "steps of which the median counts")->check(CLI::Range(1, 1000))->capture_default_str();
+    command->add_flag("--json", flags->gives_json, "one JSON object per step, with its operations");
     add_device_flags(*command, flags->model);
     command->callback([flags, what, &action] { action = [flags, what] { return bench_steps(what, *flags); }; });
   };

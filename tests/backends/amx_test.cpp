@@ -51,8 +51,8 @@ TEST_F(MatrixUnit, AddsInTheOrderOfEveryOtherInstructionSet) {
   for (const std::int32_t rows : {1, 3, 16, 17, 31, 32, 40, 65}) {
     for (const std::int32_t units : {1, 2, 3, 4}) {
       const amx::Tiling tiling = amx::tiling(rows);
-      const std::int32_t stride = kBlocks * amx::kTileDepth + amx::kRowPadding;
-      std::vector<std::uint16_t> x(static_cast<std::size_t>(tiling.padded() * stride));
+      const std::int32_t block_size = tiling.rows * amx::kTileDepth;
+      std::vector<std::uint16_t> x(static_cast<std::size_t>(tiling.padded() * kBlocks * amx::kTileDepth));
       std::vector<std::uint16_t> panel(static_cast<std::size_t>(units * kBlocks * amx::kTileBytes / 2));
       for (auto* values : {&x, &panel}) {
         for (std::uint16_t& value : *values) {
@@ -61,15 +61,16 @@ TEST_F(MatrixUnit, AddsInTheOrderOfEveryOtherInstructionSet) {
       }
       std::vector<float> sums(static_cast<std::size_t>(tiling.padded() * units * 16), 7.0F);
       amx::configure(tiling);
-      amx::multiply(tiling, x.data(), stride, {panel.data(), units, kBlocks}, {sums.data(), true});
-      amx::multiply(tiling, x.data(), stride, {panel.data(), units, kBlocks}, {sums.data(), false});
+      amx::multiply(tiling, {x.data(), kBlocks, 0}, {panel.data(), units, kBlocks}, {sums.data(), true});
+      amx::multiply(tiling, {x.data(), kBlocks, 0}, {panel.data(), units, kBlocks}, {sums.data(), false});
       amx::release();
       for (std::int32_t row = 0; row < rows; ++row) {
         for (std::int32_t column = 0; column < 16 * units; ++column) {
           float want = 0;
           for (std::int32_t block = 0; block < 2 * kBlocks; ++block) {
             const std::int32_t tile = column / 16 * kBlocks + block % kBlocks;
-            want = block_sum(x.data() + row * stride + block % kBlocks * 32, panel.data() + tile * 512, column % 16, want);
+            const std::int32_t x_tile = row / tiling.rows * kBlocks + block % kBlocks;
+            want = block_sum(x.data() + x_tile * block_size + row % tiling.rows * 32, panel.data() + tile * 512, column % 16, want);
           }
           const float got = sums[static_cast<std::size_t>(row * units * 16 + column)];
           ASSERT_EQ(std::bit_cast<std::uint32_t>(got), std::bit_cast<std::uint32_t>(want)) << rows << " rows, " << row << ", " << column;
@@ -87,7 +88,7 @@ TEST_F(MatrixUnit, DecodesEveryActivationCodeWithEveryUsualScale) {
     }
     const std::vector<std::uint8_t> scales(codes.size() / 32, static_cast<std::uint8_t>(scale));
     std::vector<std::uint16_t> out(codes.size());
-    const amx::ScaleRange range = amx::decode_q8_row(codes.data(), scales.data(), static_cast<std::int32_t>(codes.size()), out.data());
+    const amx::ScaleRange range = amx::decode_q8_row(codes.data(), scales.data(), static_cast<std::int32_t>(codes.size()), 32, out.data());
     EXPECT_EQ(range.least, scale);
     EXPECT_EQ(range.most, scale);
     for (std::size_t i = 0; i < codes.size(); ++i) {
@@ -106,7 +107,7 @@ TEST_F(MatrixUnit, ScalesOfZerosDoNotCount) {
   codes[40] = 0x01;
   const std::vector<std::uint8_t> scales = {3, 120};
   std::vector<std::uint16_t> out(64);
-  const amx::ScaleRange range = amx::decode_q8_row(codes.data(), scales.data(), 64, out.data());
+  const amx::ScaleRange range = amx::decode_q8_row(codes.data(), scales.data(), 64, 32, out.data());
   EXPECT_EQ(range.least, 120);
   EXPECT_EQ(range.most, 120);
 }

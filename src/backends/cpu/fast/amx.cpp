@@ -112,11 +112,11 @@ __m512i scale_values(__m512i values, __m512i exponents) {
 }
 
 /// A row with NaN codes, one value at a time.
-void decode_q8_slowly(const std::uint8_t* codes, const std::uint8_t* scales, std::int32_t width, std::uint16_t* out) {
+void decode_q8_slowly(const std::uint8_t* codes, const std::uint8_t* scales, std::int32_t width, std::int64_t block_stride, std::uint16_t* out) {
   for (std::int32_t i = 0; i < width; ++i) {
     const bool is_nan = (codes[i] & 0x7FU) == 0x7FU;
     const float value = e4m3_to_float(codes[i]) * ue8m0_to_float(scales[i / kTileDepth]);
-    out[i] = is_nan ? 0x7FC0U : static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U);
+    out[i / kTileDepth * block_stride + i % kTileDepth] = is_nan ? 0x7FC0U : static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U);
   }
 }
 
@@ -183,11 +183,15 @@ void begin_sums(float* sums, std::int64_t stride, bool from_zero) {
   from_zero ? clear_tile<kTile>() : load_tile<kTile>(sums, stride);
 }
 
+/// Tiles of rows from where a panel begins: one, and the one below it.
+struct RowTiles {
+  const std::uint8_t* upper;
+  const std::uint8_t* lower;
+  std::int64_t block_bytes;
+};
+
 /// Two tiles of rows, two units.
-void multiply_square(const std::uint16_t* x, std::int64_t x_bytes, std::int32_t rows, const Panel& panel, const Sums& sums,
-                     std::int64_t sums_bytes) {
-  const auto* upper = reinterpret_cast<const std::uint8_t*>(x);
-  const std::uint8_t* lower = upper + rows * x_bytes;
+void multiply_square(const RowTiles& x, std::int32_t rows, const Panel& panel, const Sums& sums, std::int64_t sums_bytes) {
   const auto* left = reinterpret_cast<const std::uint8_t*>(panel.data);
   const std::uint8_t* right = left + static_cast<std::int64_t>(panel.num_blocks) * kTileBytes;
   float* const second = sums.data + rows * (sums_bytes / 4);
@@ -196,12 +200,12 @@ void multiply_square(const std::uint16_t* x, std::int64_t x_bytes, std::int32_t 
   begin_sums<2>(second, sums_bytes, sums.from_zero);
   begin_sums<3>(second + kTileRows, sums_bytes, sums.from_zero);
   for (std::int32_t block = 0; block < panel.num_blocks; ++block) {
-    load_tile<4>(upper + block * 2 * kTileDepth, x_bytes);
+    load_tile<4>(x.upper + block * x.block_bytes, 64);
     load_tile<6>(left + block * kTileBytes, 64);
     add_products<0, 4, 6>();
     load_tile<7>(right + block * kTileBytes, 64);
     add_products<1, 4, 7>();
-    load_tile<5>(lower + block * 2 * kTileDepth, x_bytes);
+    load_tile<5>(x.lower + block * x.block_bytes, 64);
     add_products<2, 5, 6>();
     add_products<3, 5, 7>();
   }
@@ -213,8 +217,7 @@ void multiply_square(const std::uint16_t* x, std::int64_t x_bytes, std::int32_t 
 
 /// One tile of rows, kUnits units.
 template <int kUnits>
-void multiply_line(const std::uint16_t* x, std::int64_t x_bytes, const Panel& panel, const Sums& sums, std::int64_t sums_bytes) {
-  const auto* rows = reinterpret_cast<const std::uint8_t*>(x);
+void multiply_line(const RowTiles& x, const Panel& panel, const Sums& sums, std::int64_t sums_bytes) {
   const auto* columns = reinterpret_cast<const std::uint8_t*>(panel.data);
   const std::int64_t unit_bytes = static_cast<std::int64_t>(panel.num_blocks) * kTileBytes;
   begin_sums<0>(sums.data, sums_bytes, sums.from_zero);
@@ -222,7 +225,7 @@ void multiply_line(const std::uint16_t* x, std::int64_t x_bytes, const Panel& pa
   if constexpr (kUnits > 2) begin_sums<2>(sums.data + 2 * kTileRows, sums_bytes, sums.from_zero);
   if constexpr (kUnits > 3) begin_sums<3>(sums.data + 3 * kTileRows, sums_bytes, sums.from_zero);
   for (std::int32_t block = 0; block < panel.num_blocks; ++block) {
-    load_tile<4>(rows + block * 2 * kTileDepth, x_bytes);
+    load_tile<4>(x.upper + block * x.block_bytes, 64);
     load_tile<6>(columns + block * kTileBytes, 64);
     add_products<0, 4, 6>();
     if constexpr (kUnits > 1) {
@@ -244,23 +247,22 @@ void multiply_line(const std::uint16_t* x, std::int64_t x_bytes, const Panel& pa
   if constexpr (kUnits > 3) store_tile<3>(sums.data + 3 * kTileRows, sums_bytes);
 }
 
-void multiply_lines(std::int32_t units, const std::uint16_t* x, std::int64_t x_bytes, const Panel& panel, const Sums& sums,
-                    std::int64_t sums_bytes) {
-  switch (units) {
+void multiply_lines(const RowTiles& x, const Panel& panel, const Sums& sums, std::int64_t sums_bytes) {
+  switch (panel.units) {
     case 1:
-      return multiply_line<1>(x, x_bytes, panel, sums, sums_bytes);
+      return multiply_line<1>(x, panel, sums, sums_bytes);
     case 2:
-      return multiply_line<2>(x, x_bytes, panel, sums, sums_bytes);
+      return multiply_line<2>(x, panel, sums, sums_bytes);
     case 3:
-      return multiply_line<3>(x, x_bytes, panel, sums, sums_bytes);
+      return multiply_line<3>(x, panel, sums, sums_bytes);
     default:
-      return multiply_line<4>(x, x_bytes, panel, sums, sums_bytes);
+      return multiply_line<4>(x, panel, sums, sums_bytes);
   }
 }
 
 }  // namespace
 
-ScaleRange decode_q8_row(const std::uint8_t* codes, const std::uint8_t* scales, std::int32_t width, std::uint16_t* out) {
+ScaleRange decode_q8_row(const std::uint8_t* codes, const std::uint8_t* scales, std::int32_t width, std::int64_t block_stride, std::uint16_t* out) {
   const Lookup lookup(kTables[0]);
   const __m512i magnitude = _mm512_set1_epi8(0x7F);
   ScaleRange range;
@@ -277,7 +279,7 @@ ScaleRange decode_q8_row(const std::uint8_t* codes, const std::uint8_t* scales, 
       if (mask != 0) {
         range.add(scale);
       }
-      _mm512_storeu_si512(out + at, scale_values(v, _mm512_set1_epi16(static_cast<short>((scale - kBias) * 128))));
+      _mm512_storeu_si512(out + at / kTileDepth * block_stride, scale_values(v, _mm512_set1_epi16(static_cast<short>((scale - kBias) * 128))));
     };
     put(values.first, static_cast<std::uint32_t>(is_not_zero), i);
     if (is_whole) {
@@ -285,7 +287,7 @@ ScaleRange decode_q8_row(const std::uint8_t* codes, const std::uint8_t* scales, 
     }
   }
   if (is_nan != 0) {
-    decode_q8_slowly(codes, scales, width, out);
+    decode_q8_slowly(codes, scales, width, block_stride, out);
   }
   return range;
 }
@@ -369,32 +371,43 @@ void configure(Tiling tiling) {
 
 void release() { asm volatile("tilerelease"); }
 
-void multiply(Tiling tiling, const std::uint16_t* x, std::int64_t x_stride, const Panel& panel, const Sums& sums) {
-  const std::int64_t x_bytes = 2 * x_stride;
+void multiply(Tiling tiling, const Tiles& x, const Panel& panel, const Sums& sums) {
   const std::int64_t sums_stride = std::int64_t{kTileRows} * panel.units;
   const std::int64_t unit_size = static_cast<std::int64_t>(panel.num_blocks) * (kTileBytes / 2);
+  const std::int64_t block_size = std::int64_t{tiling.rows} * kTileDepth;
+  const auto rows_of = [&](std::int32_t tile) {
+    const std::uint16_t* upper = x.data + (std::int64_t{tile} * x.num_blocks + x.first_block) * block_size;
+    return RowTiles{reinterpret_cast<const std::uint8_t*>(upper), reinterpret_cast<const std::uint8_t*>(upper + x.num_blocks * block_size), 2 * block_size};
+  };
   std::int32_t tile = 0;
   for (; tile + 2 <= tiling.count; tile += 2) {
-    const std::int64_t row = std::int64_t{tile} * tiling.rows;
+    const RowTiles rows = rows_of(tile);
+    float* const own = sums.data + std::int64_t{tile} * tiling.rows * sums_stride;
     for (std::int32_t unit = 0; unit < panel.units; unit += 2) {
       const Panel part = {panel.data + unit * unit_size, panel.units - unit, panel.num_blocks};
-      const Sums own = {sums.data + row * sums_stride + unit * kTileRows, sums.from_zero};
+      const Sums here = {own + unit * kTileRows, sums.from_zero};
       if (part.units >= 2) {
-        multiply_square(x + row * x_stride, x_bytes, tiling.rows, part, own, 4 * sums_stride);
+        multiply_square(rows, tiling.rows, part, here, 4 * sums_stride);
       } else {
-        multiply_line<1>(x + row * x_stride, x_bytes, part, own, 4 * sums_stride);
-        multiply_line<1>(x + (row + tiling.rows) * x_stride, x_bytes, part, {own.data + tiling.rows * sums_stride, sums.from_zero}, 4 * sums_stride);
+        multiply_line<1>(rows, part, here, 4 * sums_stride);
+        multiply_line<1>(rows_of(tile + 1), part, {here.data + tiling.rows * sums_stride, sums.from_zero}, 4 * sums_stride);
       }
     }
   }
   if (tile < tiling.count) {
-    const std::int64_t row = std::int64_t{tile} * tiling.rows;
-    multiply_lines(panel.units, x + row * x_stride, x_bytes, panel, {sums.data + row * sums_stride, sums.from_zero}, 4 * sums_stride);
+    multiply_lines(rows_of(tile), panel, {sums.data + std::int64_t{tile} * tiling.rows * sums_stride, sums.from_zero}, 4 * sums_stride);
   }
 }
 
 void multiply_few_fp8(const FewRows& x, const std::uint8_t* blocks, const std::uint8_t* scales, float* sums, std::int64_t sums_stride) {
-  x.rows == 1 ? multiply_few_unit<1>(x, blocks, scales, sums, sums_stride) : multiply_few_unit<2>(x, blocks, scales, sums, sums_stride);
+  switch (x.rows) {
+    case 1:
+      return multiply_few_unit<1>(x, blocks, scales, sums, sums_stride);
+    case 2:
+      return multiply_few_unit<2>(x, blocks, scales, sums, sums_stride);
+    default:
+      return multiply_few_unit<3>(x, blocks, scales, sums, sums_stride);
+  }
 }
 
 double multiply_in_registers(std::int64_t rounds) {

@@ -13,7 +13,6 @@ inline constexpr std::int32_t kTileRows = 16;
 inline constexpr std::int32_t kTileDepth = 32;     ///< k values of a tile
 inline constexpr std::int32_t kTileBytes = 1024;   ///< of 16 columns and 32 k values in bf16
 inline constexpr std::int32_t kMostUnits = 4;      ///< units of 16 columns of one panel
-inline constexpr std::int32_t kRowPadding = 32;    ///< bf16 values between rows of activations, so that rows fall on different cache sets
 
 /// True on a processor with the unit, once the operating system has allowed its use.
 [[nodiscard]] bool is_usable();
@@ -37,8 +36,8 @@ struct ScaleRange {
   return x.most == 0 || (normal_values && x.least + w.least >= 2 * kBias - 108 && x.most + w.most <= 2 * kBias + 93);
 }
 
-/// A Q8 row as bf16 in plain order; NaN codes stay NaN. width: multiple of 32.
-ScaleRange decode_q8_row(const std::uint8_t* codes, const std::uint8_t* scales, std::int32_t width, std::uint16_t* out);
+/// A Q8 row as bf16 in plain order, `block_stride` values from 32 values to the next 32; NaN codes stay NaN. width: multiple of 32.
+ScaleRange decode_q8_row(const std::uint8_t* codes, const std::uint8_t* scales, std::int32_t width, std::int64_t block_stride, std::uint16_t* out);
 
 /// Range of scale bytes.
 [[nodiscard]] ScaleRange range_of(const std::uint8_t* scales, std::int64_t count);
@@ -71,14 +70,20 @@ struct Panel {
   std::int32_t num_blocks;
 };
 
-/// sums[row, 16 unit + column] (+)= x . w for all rows. x: bf16, `x_stride` values from row to row; sums: 16 units floats from row to row.
+/// Activations as tiles, so that they are read as one stream: data[tile][block of 32 k][row of the tile][32] bf16.
+struct Tiles {
+  const std::uint16_t* data;
+  std::int32_t num_blocks;   ///< of a row
+  std::int32_t first_block;  ///< where the panel begins
+};
 struct Sums {
   float* data;
   bool from_zero;  ///< else sums are carried on
 };
-void multiply(Tiling tiling, const std::uint16_t* x, std::int64_t x_stride, const Panel& panel, const Sums& sums);
+/// sums[row, 16 unit + column] (+)= x . w for all rows; 16 panel.units floats from row to row.
+void multiply(Tiling tiling, const Tiles& x, const Panel& panel, const Sums& sums);
 
-/// One or two rows are cheaper without the unit, for decoded weights need not be stored: FP8 with the byte permutations that such
+/// Few rows are cheaper without the unit, for decoded weights need not be stored: FP8 with the byte permutations that such
 /// processors have. x: [rows, 32 num_blocks] fp32 in pair order (codecs-inl.h).
 struct FewRows {
   const float* x;
@@ -86,7 +91,7 @@ struct FewRows {
   std::int32_t rows;
   std::int32_t num_blocks;
 };
-inline constexpr std::int32_t kFewRows = 2;
+inline constexpr std::int32_t kFewRows = 3;  ///< of FP8
 /// sums[row, 16 columns] of one unit; scales: one per block.
 void multiply_few_fp8(const FewRows& x, const std::uint8_t* blocks, const std::uint8_t* scales, float* sums, std::int64_t sums_stride);
 

@@ -95,8 +95,8 @@ HWY_INLINE void add_squares(const T* x, std::int32_t width, D8Sum& sum) {
 
 /// sum[r][n] += x[r][k] * w[n][k] over k for kRows rows, `x_stride` apart, and kColumns columns, `w_stride` apart; width is a multiple
 /// of 8.
-template <std::int32_t kRows, std::int32_t kColumns>
-HWY_INLINE void add_dot_products(const double* x, std::int64_t x_stride, const float* w, std::int64_t w_stride, std::int32_t width,
+template <std::int32_t kRows, std::int32_t kColumns, class T>
+HWY_INLINE void add_dot_products(const double* x, std::int64_t x_stride, const T* w, std::int64_t w_stride, std::int32_t width,
                                  D8Sum (&sum)[kRows][kColumns]) {
   for (std::int32_t k = 0; k < width; k += kVirtualDoubles) {
     HWY_UNROLL(8)

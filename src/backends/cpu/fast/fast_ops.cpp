@@ -20,6 +20,8 @@ constexpr std::int32_t kColumnStep = kWeightBlock;
 // matrix unit have caches of 2 MB and decoding is most of their work.
 constexpr std::int64_t kMostOperands = 65536;
 constexpr std::int64_t kMostMatrixOperands = 786432;
+// Rows whose coefficients are made together: the lanes of a register of doubles.
+constexpr std::int32_t kMixTogether = 8;
 // Rows of attention or index work that share decoded keys.
 constexpr std::int32_t kKeyRows = 32;
 
@@ -86,21 +88,31 @@ void FastOps::embed(Stream&, const EmbedParams& p) {
 
 void FastOps::mix(Stream&, const MixParams& p) {
   const std::int64_t cost = std::int64_t{num_mixes(p)} * p.streams * p.hidden;
-  if (p.num_rows >= pool_.num_threads() || cost < 2 * kTaskCost) {
-    for_rows(p.num_rows, {cost, kRowBlock}, [&](Range rows, Scratch& scratch) { kernels_.mix.mix(p, rows, scratch); });
+  const std::int32_t threads = pool_.num_threads();
+  if (threads == 1 || p.num_rows >= threads * kMixTogether || p.num_rows * cost < 2 * kTaskCost) {
+    const std::int32_t step = std::max(divide_up(p.num_rows, threads * kTasksPerThread * kMixTogether), 1) * kMixTogether;
+    for_tasks(divide_up(p.num_rows, std::min(step, kRowBlock)), [&](std::int32_t task, Scratch& scratch) {
+      kernels_.mix.mix(p, piece(task, std::min(step, kRowBlock), p.num_rows), scratch);
+    });
     return;
   }
-  // Fewer rows than threads: the coefficients are shared out.
+  // Too few rows for every thread: the coefficients are shared out.
   const Range rows = {0, p.num_rows};
   const std::int64_t num_sums = p.num_rows * mix_sums_per_row(p);
   shared_.reset();
   double* sums = shared_.take<double>(num_sums);
   std::fill_n(sums, num_sums, 0.0);
-  const std::int32_t step = divide_up(num_mixes(p), std::min<std::int64_t>(pool_.num_threads(), cost / kTaskCost));
+  const std::int32_t step = divide_up(num_mixes(p), std::min<std::int64_t>(threads, p.num_rows * cost / kTaskCost));
   for_tasks(divide_up(num_mixes(p), step),
             [&](std::int32_t task, Scratch& scratch) { kernels_.mix.sums(p, rows, piece(task, step, num_mixes(p)), sums, scratch); });
-  scratch_[0].reset();
-  kernels_.mix.finish(p, rows, sums, scratch_[0]);
+  for_tasks(divide_up(p.num_rows, kMixTogether), [&](std::int32_t task, Scratch& scratch) {
+    const Range part = piece(task, kMixTogether, p.num_rows);
+    MixParams own = p;
+    own.pre += std::int64_t{part.begin} * p.streams;
+    own.post += std::int64_t{part.begin} * p.streams;
+    own.comb += std::int64_t{part.begin} * p.streams * p.streams;
+    kernels_.mix.finish(own, {0, part.size()}, sums + part.begin * mix_sums_per_row(p), scratch);
+  });
 }
 
 void FastOps::collapse_norm(Stream&, const CollapseNormParams& p) {

@@ -14,7 +14,8 @@ namespace deepinfer::cpu::HWY_NAMESPACE {
 /// The Sinkhorn iteration on kDoubles matrices at once: entry (i, j) of all of them at comb[(i * streams + j) * kDoubles].
 class Sinkhorn {
  public:
-  Sinkhorn(double* comb, std::int32_t streams, double eps) : comb_(comb), streams_(streams), eps_(eps) {}
+  /// The first `num_rows` lanes hold matrices.
+  Sinkhorn(double* comb, std::int32_t streams, std::int32_t num_rows, double eps) : comb_(comb), streams_(streams), num_rows_(num_rows), eps_(eps) {}
 
   void run(std::int32_t iterations) {
     for (std::int32_t i = 0; i < streams_; ++i) {
@@ -34,7 +35,7 @@ class Sinkhorn {
   [[nodiscard]] HWY_INLINE double* at(std::int32_t i, std::int32_t j) const { return comb_ + (i * streams_ + j) * kDoubles; }
 
   HWY_INLINE void softmax_row(std::int32_t i) {
-    for (std::int32_t lane = 0; lane < kDoubles; ++lane) {
+    for (std::int32_t lane = 0; lane < num_rows_; ++lane) {
       double peak = at(i, 0)[lane];
       for (std::int32_t j = 1; j < streams_; ++j) {
         peak = std::fmax(peak, at(i, j)[lane]);
@@ -64,16 +65,18 @@ class Sinkhorn {
 
   double* comb_;
   std::int32_t streams_;
+  std::int32_t num_rows_;
   double eps_;
 };
 
-/// Coefficients of kDoubles rows from their logits: m[n * kDoubles + lane], overwritten by the coefficients.
-inline void mixing_coefficients(const MixParams& p, double* m) {
+/// Coefficients of at most kDoubles rows from their logits: m[n * kDoubles + lane], overwritten by the coefficients. Lanes without a row hold
+/// numbers that do no harm.
+inline void mixing_coefficients(const MixParams& p, std::int32_t num_rows, double* m) {
   const std::int32_t streams = p.streams;
   const double eps = static_cast<double>(p.mix_eps);
   for (std::int32_t n = 0; n < num_mixes(p); ++n) {
     const std::int32_t kind = std::min(n / streams, 2);
-    for (std::int32_t lane = 0; lane < kDoubles; ++lane) {
+    for (std::int32_t lane = 0; lane < num_rows; ++lane) {
       double& value = m[n * kDoubles + lane];
       value = value * static_cast<double>(p.scale[kind]) + static_cast<double>(p.base[n]);
       if (kind < 2) {
@@ -82,10 +85,11 @@ inline void mixing_coefficients(const MixParams& p, double* m) {
       }
     }
   }
-  Sinkhorn(m + 2 * streams * kDoubles, streams, eps).run(p.sinkhorn_iterations);
+  Sinkhorn(m + 2 * streams * kDoubles, streams, num_rows, eps).run(p.sinkhorn_iterations);
 }
 
-inline constexpr std::int32_t kMixDepth = 256;  ///< values of k taken together: 24 rows of fn stay in the first cache
+inline constexpr std::int32_t kMixDepth = 128;  ///< values of k taken together: 24 rows of fn as doubles stay in the first cache
+inline constexpr std::int32_t kMixRows = kDoubleParts == 1 ? 4 : 2;  ///< rows of h that share the loads of fn
 inline constexpr std::int32_t kMixColumns = 3;  ///< rows of fn that share a row of h
 
 /// Sums over k of the rows of a task: lanes[row][n] for fn[n] . h[row], the last n for h[row] . h[row]; eight lanes each.
@@ -98,21 +102,22 @@ struct MixSums {
   }
 };
 
-/// Some values of two rows of h, widened: [2, kMixDepth].
+/// Some values of a few rows of h, widened: [kMixRows, kMixDepth].
 struct MixRows {
   double* data;
   std::int32_t first;  // row of the sums
 };
 
-/// Some values of all rows of fn, `stride` apart.
+/// Some values of all rows of fn, `stride` apart; as they are, or widened when enough rows share them.
+template <class T>
 struct MixColumns {
-  const float* fn;
+  const T* fn;
   std::int64_t stride;
   std::int32_t width;
 };
 
-template <std::int32_t kRows, std::int32_t kColumns>
-HWY_INLINE void add_mix_tile(const MixRows& z, const MixColumns& columns, const MixSums& sums, std::int32_t n) {
+template <std::int32_t kRows, std::int32_t kColumns, class T>
+HWY_INLINE void add_mix_tile(const MixRows& z, const MixColumns<T>& columns, const MixSums& sums, std::int32_t n) {
   D8Sum tile[kRows][kColumns];
   HWY_UNROLL(4)
   for (std::int32_t r = 0; r < kRows; ++r) {
@@ -132,8 +137,8 @@ HWY_INLINE void add_mix_tile(const MixRows& z, const MixColumns& columns, const 
 }
 
 /// Adds the products of kRows rows with a range of rows of fn.
-template <std::int32_t kRows>
-HWY_NOINLINE void add_mix_rows(const MixRows& z, const MixColumns& columns, Range chosen, const MixSums& sums) {
+template <std::int32_t kRows, class T>
+HWY_NOINLINE void add_mix_rows(const MixRows& z, const MixColumns<T>& columns, Range chosen, const MixSums& sums) {
   std::int32_t n = chosen.begin;
   for (; n + kMixColumns <= chosen.end; n += kMixColumns) {
     add_mix_tile<kRows, kMixColumns>(z, columns, sums, n);
@@ -158,24 +163,40 @@ HWY_INLINE void widen_mix_row(const bf16* h, std::int32_t width, double* z, doub
   sum.save(squares);
 }
 
-/// Fills the sums of the rows for a range of rows of fn, kMixDepth values of k at a time; two rows share the loads of fn.
-/// The squares come with the range that begins at 0.
+template <std::int32_t kMost, class T>
+HWY_INLINE void add_mix_rows_of(std::int32_t rows, const MixRows& z, const MixColumns<T>& columns, Range chosen, const MixSums& sums) {
+  if constexpr (kMost > 1) {
+    if (rows < kMost) {
+      return add_mix_rows_of<kMost - 1>(rows, z, columns, chosen, sums);
+    }
+  }
+  add_mix_rows<kMost>(z, columns, chosen, sums);
+}
+
+/// Fills the sums of the rows for a range of rows of fn, kMixDepth values of k at a time. The squares come with the range that begins at 0.
 inline void add_mix_products(const MixParams& p, Range rows, Range chosen, const MixSums& sums, Scratch& scratch) {
   const std::int32_t k = p.streams * p.hidden;
-  double* z = scratch.take<double>(2 * kMixDepth);
+  double* z = scratch.take<double>(kMixRows * kMixDepth);
+  // Rows of fn are a power of two apart and would push each other out of the first cache: several groups of rows read a copy.
+  double* widened = rows.size() > kMixRows ? scratch.take<double>(std::int64_t{sums.count} * kMixDepth) : nullptr;
   HWY_ALIGN double unused[kVirtualDoubles] = {};
   for (std::int32_t at = 0; at < k; at += kMixDepth) {
-    const MixColumns columns = {p.fn + at, k, std::min(kMixDepth, k - at)};
-    for (std::int32_t r = 0; r < rows.size(); r += 2) {
-      const std::int32_t together = std::min(2, rows.size() - r);
+    const std::int32_t width = std::min(kMixDepth, k - at);
+    for (std::int32_t n = chosen.begin; widened != nullptr && n < chosen.end; ++n) {
+      for (std::int32_t i = 0; i < width; i += kDoubles) {
+        store(load_double(row_at(p.fn, n, k) + at + i), widened + n * kMixDepth + i);
+      }
+    }
+    for (std::int32_t r = 0; r < rows.size(); r += kMixRows) {
+      const std::int32_t together = std::min(kMixRows, rows.size() - r);
       for (std::int32_t i = 0; i < together; ++i) {
         double* squares = chosen.begin == 0 ? sums.at(r + i, sums.count) : unused;
-        widen_mix_row(row_at(p.h, rows.begin + r + i, k) + at, columns.width, z + i * kMixDepth, squares);
+        widen_mix_row(row_at(p.h, rows.begin + r + i, k) + at, width, z + i * kMixDepth, squares);
       }
-      if (together == 2) {
-        add_mix_rows<2>({z, r}, columns, chosen, sums);
+      if (widened != nullptr) {
+        add_mix_rows_of<kMixRows>(together, {z, r}, MixColumns<double>{widened, kMixDepth, width}, chosen, sums);
       } else {
-        add_mix_rows<1>({z, r}, columns, chosen, sums);
+        add_mix_rows_of<kMixRows>(together, {z, r}, MixColumns<float>{p.fn + at, k, width}, chosen, sums);
       }
     }
   }
@@ -185,8 +206,9 @@ inline void add_mix_products(const MixParams& p, Range rows, Range chosen, const
 inline void finish_mix(const MixParams& p, Range rows, std::int32_t first, const MixSums& sums, double* m) {
   const std::int32_t k = p.streams * p.hidden;
   const std::int32_t num_rows = std::min(kDoubles, rows.size() - first);
-  for (std::int32_t lane = 0; lane < kDoubles; ++lane) {  // lanes without a row repeat the last one
-    const std::int32_t row = first + std::min(lane, num_rows - 1);
+  std::fill_n(m, std::int64_t{sums.count} * kDoubles, 1.0);
+  for (std::int32_t lane = 0; lane < num_rows; ++lane) {
+    const std::int32_t row = first + lane;
     D8Sum sum;
     sum.load(sums.at(row, sums.count));
     const double inverse = 1.0 / std::sqrt(sum.fold() / k + static_cast<double>(p.norm_eps));
@@ -195,7 +217,7 @@ inline void finish_mix(const MixParams& p, Range rows, std::int32_t first, const
       m[n * kDoubles + lane] = sum.fold() * inverse;
     }
   }
-  mixing_coefficients(p, m);
+  mixing_coefficients(p, num_rows, m);
   for (std::int32_t lane = 0; lane < num_rows; ++lane) {
     const auto coefficient = [m, lane](std::int32_t n) { return static_cast<float>(m[n * kDoubles + lane]); };
     const std::int32_t row = rows.begin + first + lane;

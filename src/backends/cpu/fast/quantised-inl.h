@@ -34,25 +34,33 @@ struct Q8Selection {
 template <ProductUnit kProductUnit>
 class Activations {
  public:
-  Activations(const Q8Selection& source, Scratch& scratch) : source_(source), scratch_(scratch) {
-#if HWY_TARGET == HWY_AVX3
-    if (kProductUnit == ProductUnit::matrix && source.rows > amx::kFewRows) {
-      stride_ = source.k + amx::kRowPadding;
-      matrix_ = scratch.take<std::uint16_t>(stride_ * amx::tiling(source.rows).padded());
-      for (std::int32_t r = 0; r < source.rows; ++r) {
-        const amx::ScaleRange range = amx::decode_q8_row(source.codes(r), source.scales(r), source.k, matrix_ + r * stride_);
-        range_ = {std::min(range_.least, range.least), std::max(range_.most, range.most)};
-      }
-    }
-#endif
-  }
+  Activations(const Q8Selection& source, Scratch& scratch) : source_(source), scratch_(scratch) {}
 
   [[nodiscard]] std::int32_t rows() const { return source_.rows; }
   [[nodiscard]] std::int32_t k() const { return source_.k; }
-  /// [rows, k] bf16 in plain order; the matrix unit's.
-  [[nodiscard]] const std::uint16_t* matrix() const { return matrix_; }
-  [[nodiscard]] std::int64_t matrix_stride() const { return stride_; }
-  [[nodiscard]] const amx::ScaleRange& range() const { return range_; }
+
+#if HWY_TARGET == HWY_AVX3
+  /// The tiles of the matrix unit, bf16.
+  [[nodiscard]] const std::uint16_t* tiles() {
+    if (tiles_ == nullptr) {
+      const amx::Tiling tiling = amx::tiling(source_.rows);
+      const std::int64_t block_size = std::int64_t{tiling.rows} * amx::kTileDepth;
+      const std::int64_t tile_size = source_.k / amx::kTileDepth * block_size;
+      tiles_ = scratch_.take<std::uint16_t>(tiling.count * tile_size);
+      for (std::int32_t r = 0; r < source_.rows; ++r) {
+        std::uint16_t* out = tiles_ + r / tiling.rows * tile_size + std::int64_t{r % tiling.rows} * amx::kTileDepth;
+        const amx::ScaleRange range = amx::decode_q8_row(source_.codes(r), source_.scales(r), source_.k, block_size, out);
+        range_ = {std::min(range_.least, range.least), std::max(range_.most, range.most)};
+      }
+    }
+    return tiles_;
+  }
+  /// Of the scales of the tiles.
+  [[nodiscard]] const amx::ScaleRange& range() {
+    static_cast<void>(tiles());
+    return range_;
+  }
+#endif
 
   /// [rows, k] fp32 in pair order.
   [[nodiscard]] Operand floats() {
@@ -69,8 +77,7 @@ class Activations {
   Q8Selection source_;
   Scratch& scratch_;
   float* floats_ = nullptr;
-  std::uint16_t* matrix_ = nullptr;
-  std::int64_t stride_ = 0;
+  std::uint16_t* tiles_ = nullptr;
   amx::ScaleRange range_;
 };
 
@@ -270,6 +277,7 @@ HWY_NOINLINE void multiply_many_units(const Operand& x, const Units& weights, Ra
 
 #if HWY_TARGET == HWY_AVX3
 
+inline constexpr std::int32_t kFewFp4Rows = 4;  ///< up to here the vector units are faster
 inline constexpr std::int32_t kPanelTiles = 32;  ///< of a panel: 32 KB, in the first cache
 
 /// One unit of a panel: blocks of sixteen columns, or fewer, as tiles.
@@ -303,7 +311,7 @@ HWY_INLINE void fill_panel_unit(const QuantWeight& weight, const Units& weights,
 }
 
 template <class Units, class T>
-HWY_NOINLINE void multiply_matrix(const Activations<ProductUnit::matrix>& x, const QuantWeight& weight, Range columns, Output<T> y,
+HWY_NOINLINE void multiply_matrix(Activations<ProductUnit::matrix>& x, const QuantWeight& weight, Range columns, Output<T> y,
                                   Scratch& scratch) {
   const Units weights(weight, x.k());
   const amx::Tiling tiling = amx::tiling(x.rows());
@@ -323,7 +331,7 @@ HWY_NOINLINE void multiply_matrix(const Activations<ProductUnit::matrix>& x, con
         const Range own = {c + unit * kUnit, std::min(c + (unit + 1) * kUnit, columns.end)};
         fill_panel_unit(weight, weights, own, blocks, packed, tiles + static_cast<std::int64_t>(unit) * blocks.size() * (amx::kTileBytes / 2));
       }
-      amx::multiply(tiling, x.matrix() + block * kUnitDepth, x.matrix_stride(), {tiles, units, blocks.size()}, {sums, block == 0});
+      amx::multiply(tiling, {x.tiles(), num_blocks, block}, {tiles, units, blocks.size()}, {sums, block == 0});
     }
     put_sums(sums, std::int64_t{kUnit} * units, x.rows(), width, Output<T>{y.at(0, c - columns.begin), y.stride});
   }
@@ -360,13 +368,14 @@ inline void multiply_quantised(Activations<kProductUnit>& x, const QuantWeight& 
   const bool is_fp8 = weight.format == WeightFormat::fp8;
 #if HWY_TARGET == HWY_AVX3
   if constexpr (kProductUnit == ProductUnit::matrix) {
-    const bool one_scale = !is_fp8 || columns.begin % kUnit == 0;  // of a unit
-    if (x.rows() > amx::kFewRows && one_scale && amx::is_exact(x.range(), scale_range(weight, x.k(), columns))) {
-      is_fp8 ? multiply_matrix<Fp8Units>(x, weight, columns, y, scratch) : multiply_matrix<Fp4Units>(x, weight, columns, y, scratch);
+    const bool is_few = x.rows() <= (is_fp8 ? amx::kFewRows : kFewFp4Rows);
+    if (is_few && is_fp8 && weight.layout == WeightLayout::units) {
+      multiply_few_fp8(x.floats(), weight, columns, y);
       return;
     }
-    if (x.rows() <= amx::kFewRows && is_fp8 && weight.layout == WeightLayout::units) {
-      multiply_few_fp8(x.floats(), weight, columns, y);
+    const bool one_scale = !is_fp8 || columns.begin % kUnit == 0;  // of a unit
+    if (!is_few && one_scale && amx::is_exact(x.range(), scale_range(weight, x.k(), columns))) {
+      is_fp8 ? multiply_matrix<Fp8Units>(x, weight, columns, y, scratch) : multiply_matrix<Fp4Units>(x, weight, columns, y, scratch);
       return;
     }
   }

@@ -158,13 +158,12 @@ class Fp4Units {
   std::int32_t k_;
 };
 
-/// One block from `count` rows of codes, `stride` bytes apart; columns beyond them repeat the first.
-template <WeightFormat kFormat>
-HWY_INLINE void pack_unit_block(const std::uint8_t* rows, std::int64_t stride, std::int32_t count, std::uint8_t* out) {
-#if HWY_TARGET == HWY_SCALAR
-  pack_block(kFormat, rows, stride, count, out);
-#else
-  constexpr std::int32_t kRowBytes = block_bytes(kFormat) / kUnit;
+#if HWY_TARGET != HWY_SCALAR
+
+/// visit(word, part, words) for the 32-bit words of sixteen rows of kRowBytes, the words of sixteen rows at one place together; rows beyond
+/// `count` repeat the first.
+template <std::int32_t kRowBytes, class Visit>
+HWY_INLINE void visit_transposed(const std::uint8_t* rows, std::int64_t stride, std::int32_t count, const Visit& visit) {
   for (std::int32_t first = 0; first < kRowBytes; first += 16) {
     V4Words words[4][4];
     HWY_UNROLL(4)
@@ -181,16 +180,29 @@ HWY_INLINE void pack_unit_block(const std::uint8_t* rows, std::int64_t stride, s
       const Words16 columns = join_quarters(words[0][i], words[1][i], words[2][i], words[3][i]);
       HWY_UNROLL(16)
       for (std::int32_t part = 0; part < kParts; ++part) {
-        if constexpr (kFormat == WeightFormat::fp4) {
-          hn::StoreU(columns.part[part], DU(), reinterpret_cast<std::uint32_t*>(out) + (first / 4 + i) * kUnit + part * kLanes);
-        } else {
-          auto* pair = reinterpret_cast<std::uint16_t*>(out) + (first / 2 + 2 * i) * kUnit + part * kLanes;
-          hn::StoreU(hn::TruncateTo(DHalf(), columns.part[part]), DHalf(), pair);
-          hn::StoreU(hn::TruncateTo(DHalf(), hn::ShiftRight<16>(columns.part[part])), DHalf(), pair + kUnit);
-        }
+        visit(first / 4 + i, part, columns.part[part]);
       }
     }
   }
+}
+
+#endif
+
+/// One block from `count` rows of codes, `stride` bytes apart; columns beyond them repeat the first.
+template <WeightFormat kFormat>
+HWY_INLINE void pack_unit_block(const std::uint8_t* rows, std::int64_t stride, std::int32_t count, std::uint8_t* out) {
+#if HWY_TARGET == HWY_SCALAR
+  pack_block(kFormat, rows, stride, count, out);
+#else
+  visit_transposed<block_bytes(kFormat) / kUnit>(rows, stride, count, [&](std::int32_t word, std::int32_t part, VU columns) HWY_ATTR {
+    if constexpr (kFormat == WeightFormat::fp4) {
+      hn::StoreU(columns, DU(), reinterpret_cast<std::uint32_t*>(out) + word * kUnit + part * kLanes);
+    } else {
+      auto* pair = reinterpret_cast<std::uint16_t*>(out) + 2 * word * kUnit + part * kLanes;
+      hn::StoreU(hn::TruncateTo(DHalf(), columns), DHalf(), pair);
+      hn::StoreU(hn::TruncateTo(DHalf(), hn::ShiftRight<16>(columns)), DHalf(), pair + kUnit);
+    }
+  });
 #endif
 }
 
