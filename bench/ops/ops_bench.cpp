@@ -1,7 +1,7 @@
-// Usage: ops_bench [THREADS] [FILTER]
+// Usage: ops_bench [THREADS] [FILTER] [vector]
 // Every operation at nano and real sizes for several numbers of rows: time, bytes and FLOPs it needs, GB/s, GFLOP/s, and how close it comes
 // to the floor max(bytes / bandwidth, FLOPs / peak), both measured in the same run (docs/spec/kernels.md section 2). More than 100 % means that
-// the operands came from caches. Best of several batches.
+// the operands came from caches. Best of several batches. vector: without the matrix unit.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "backends/cpu/cpu_device.h"
+#include "backends/cpu/machine_probe.h"
 #include "backends/op_cases/builders.h"
-#include "machine_probe.h"
 
 namespace deepinfer::bench {
 namespace {
@@ -101,7 +101,7 @@ std::vector<OpCase> real_cases() {
 }
 
 void print_cases(const std::vector<OpCase>& cases, const std::vector<std::int32_t>& row_counts, const std::string& filter, Device& device,
-                 const MachineLimits& limits) {
+                 const cpu::MachineLimits& limits) {
   for (const OpCase& op_case : cases) {
     const std::string name = op_case.op + " " + op_case.shape;
     if (name.find(filter) == std::string::npos) {
@@ -110,7 +110,9 @@ void print_cases(const std::vector<OpCase>& cases, const std::vector<std::int32_
     for (const std::int32_t count : row_counts) {
       const test::PreparedOp op = op_case.prepare(device, test::first_rows(count));
       const double seconds = measure(op, device.ops());
-      const double floor = std::max(op.bytes / limits.bytes_per_second, op.flops / limits.flops_per_second);
+      const bool on_matrix_unit = op_case.op == "linear_q8" || op_case.op == "moe";
+      const double peak = on_matrix_unit ? limits.matrix_flops_per_second : limits.flops_per_second;
+      const double floor = std::max(op.bytes / limits.bytes_per_second, op.flops / peak);
       std::printf("%-72s %5d %10.2f %10.1f %10.1f %8.1f %8.1f %7.1f\n", name.c_str(), count, seconds * 1e6, op.bytes * 1e-3,
                   op.flops * 1e-3, op.bytes / seconds * 1e-9, op.flops / seconds * 1e-9, 100 * floor / seconds);
       std::fflush(stdout);
@@ -119,14 +121,15 @@ void print_cases(const std::vector<OpCase>& cases, const std::vector<std::int32_
 }
 
 int run(int argc, char** argv) {
-  const std::unique_ptr<Device> device = cpu::make_device({.num_threads = argc > 1 ? std::atoi(argv[1]) : 0});
+  const std::unique_ptr<Device> device = cpu::make_device(
+      {.num_threads = argc > 1 ? std::atoi(argv[1]) : 0, .use_matrix_unit = argc <= 3 || std::string(argv[3]) != "vector"});
   const std::string filter = argc > 2 ? argv[2] : "";
-  const MachineLimits limits = probe_machine(device->info().num_threads);
-  std::printf("%s, %d threads: %.1f GB/s, %.1f GFLOP/s\n", device->info().description.c_str(), device->info().num_threads,
-              limits.bytes_per_second * 1e-9, limits.flops_per_second * 1e-9);
+  const cpu::MachineLimits limits = cpu::probe_machine(device->info().num_threads);
+  std::printf("%s, %d threads: %.1f GB/s, %.1f GFLOP/s fp32, %.1f GFLOP/s for quantised products\n", device->info().description.c_str(), device->info().num_threads,
+              limits.bytes_per_second * 1e-9, limits.flops_per_second * 1e-9, limits.matrix_flops_per_second * 1e-9);
   std::printf("%-72s %5s %10s %10s %10s %8s %8s %7s\n", "operation", "rows", "us", "KB", "KFLOP", "GB/s", "GFLOP/s", "% floor");
   print_cases(nano_cases(), {1, 6, 64, 512}, filter, *device, limits);
-  print_cases(real_cases(), {1, 6, 64}, filter, *device, limits);
+  print_cases(real_cases(), {1, 6, 16, 64, 512}, filter, *device, limits);
   return 0;
 }
 

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/bench_steps.h"
 #include "apps/command.h"
 #include "apps/exit_code.h"
 #include "apps/files.h"
@@ -164,6 +165,7 @@ int bench_serve(const Flags& flags) {
 void add_bench(CLI::App& app, Action& action) {
   CLI::App* const bench = app.add_subcommand("bench", "measures this machine");
   bench->require_subcommand(1);
+  add_bench_steps(*bench, action);
   CLI::App* const command = bench->add_subcommand("serve", "replays a production trace against an engine in this process");
   command->footer(
       "Examples:\n  deepinfer bench serve --trace mooncake.jsonl --requests 300\n"

@@ -88,6 +88,7 @@ engine::EngineOptions engine_options(const ModelFlags& flags) {
                                                     : engine::SpeculationMode::confidence,
       .verification_rule = flags.verification_rule == "rejection" ? engine::VerificationRule::rejection : engine::VerificationRule::coupled,
       .max_drafts = flags.speculative == "on" || flags.speculative == "off" ? -1 : std::stoi(flags.speculative),
+      .jump_ahead = flags.jump_ahead == "on",
       .confidence_temperatures = flags.confidence_temperatures,
       .fit_confidence = flags.fit_confidence,
       .overlap_depth = flags.overlap_depth,

@@ -20,7 +20,7 @@ void add_model_flag(CLI::App& command, std::filesystem::path& model) {
   command.add_option("--model", model, "checkpoint directory (default: the bundled model nano)")->group("Model");
 }
 
-void add_model_flags(CLI::App& command, ModelFlags& flags) {
+void add_device_flags(CLI::App& command, ModelFlags& flags) {
   const std::string group = "Model";
   add_model_flag(command, flags.model);
   command.add_option("--device", flags.device, "where the model runs: cpu, cuda or cuda:N")->capture_default_str()->group(group);
@@ -28,6 +28,11 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
       ->check(CLI::Range(0, 4096))
       ->capture_default_str()
       ->group(group);
+}
+
+void add_model_flags(CLI::App& command, ModelFlags& flags) {
+  const std::string group = "Model";
+  add_device_flags(command, flags);
   command.add_option("--max-requests", flags.max_requests, "requests that are worked on at once")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str()
@@ -112,6 +117,12 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
       ->delimiter(',')
       ->group(group);
   command.add_flag("--fit-confidence", flags.fit_confidence, "let these temperatures follow what was accepted lately")->group(group);
+  command
+      .add_option("--jump-ahead", flags.jump_ahead,
+                  "on: what a constraint forces is proposed as drafts, without the drafter; off. Needs speculation. The tokens are the same")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str()
+      ->group(group);
   command
       .add_option("--swap-memory", flags.swap_memory_bytes,
                   "most host memory for the caches of preempted requests, used where that beats computing them again; 0: none")

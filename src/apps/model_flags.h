@@ -34,6 +34,7 @@ struct ModelFlags {
   std::string verification_rule = "coupled";  ///< or "rejection"
   std::vector<float> confidence_temperatures;
   bool fit_confidence = false;
+  std::string jump_ahead = "on";
   std::size_t swap_memory_bytes = std::size_t{1} << 30;
   std::int32_t overlap_depth = 0;
   std::string structured_output = "on";
@@ -42,6 +43,8 @@ struct ModelFlags {
 };
 
 void add_model_flags(CLI::App& command, ModelFlags& flags);
+/// Only --model, --device and --threads.
+void add_device_flags(CLI::App& command, ModelFlags& flags);
 /// Only --model.
 void add_model_flag(CLI::App& command, std::filesystem::path& model);
 

@@ -66,6 +66,7 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
       max_unfinished_(options.max_requests + options.max_queue),
       overlaps_(options.overlap_depth > 0),
       shares_prefixes_(reuse_policy(parts_, options).reuse != scheduler::Reuse::none),
+      jumps_ahead_(options.jump_ahead && parts_.forced_tokens),
       scheduler_({.max_requests = options.max_requests,
                   .max_batched_tokens = options.max_batched_tokens,
                   .reuse = reuse_policy(parts_, options),
@@ -112,7 +113,7 @@ void Engine::cancel_all() {
 }
 
 bool Engine::step() {
-  const TimePoint begin = parts_.clock->now();
+  step_begin_ = parts_.clock->now();
   end_cancelled();
   end_overdue();
   enqueue_read();
@@ -149,16 +150,16 @@ bool Engine::step() {
     counters_.last_progress = parts_.clock->now();
   }
   if (computes) {
-    count_step_time(begin);
+    count_step_time();
   }
   return did_something || wait_for_reads();
 }
 
-void Engine::count_step_time(TimePoint begin) {
+void Engine::count_step_time() {
   const Duration forward = forward_end_ - forward_begin_;
   StepTimes& times = counters_.step_times[static_cast<std::size_t>(step_kind_)];
   times.forward.add(forward);
-  times.host.add(parts_.clock->now() - begin - forward);
+  times.host.add(parts_.clock->now() - step_begin_ - forward);
   if (step_kind_ == StepKind::prefill) {
     const double newest = std::chrono::duration<double>(forward).count() / num_prefill_rows_;
     seconds_per_prefill_row_ = seconds_per_prefill_row_ == 0 ? newest : (1 - kNewest) * seconds_per_prefill_row_ + kNewest * newest;
@@ -273,6 +274,7 @@ void Engine::restore_states() {
 void Engine::launch() {
   restore_states();
   num_generated_before_step_ = counters_.num_generated_tokens;
+  num_forced_before_step_ = speculation_ ? speculation_->stats().num_forced_accepted : 0;
   forward_begin_ = parts_.clock->now();
   parts_.model.launch(chunks_);
   for (const scheduler::StateCopy& copy : plan_->saved_states) {

@@ -63,6 +63,9 @@ struct Choice {
 /// The calls of a model that computes at once.
 [[nodiscard]] ModelCalls synchronous(std::move_only_function<std::span<const float>(std::span<const model::Chunk>)> forward);
 
+/// The tokens of a text that a constraint forces, but those at its end that a longer text could part otherwise (grammar::forced_ids).
+using ForcedTokens = std::move_only_function<std::vector<TokenId>(std::string_view) const>;
+
 /// Raw bytes of a token, for stop strings (Tokenizer::bytes); valid as long as the engine.
 using TokenBytes = std::move_only_function<std::string_view(TokenId) const>;
 
@@ -75,6 +78,7 @@ struct EngineParts {
   std::int32_t num_previous_tokens = 0;  ///< that the model wants to be told before a chunk (DeepseekV41::num_previous_tokens)
   kvcache::CacheGeometry geometry;       ///< as the model allocated it
   std::shared_ptr<const grammar::Vocabulary> vocabulary = {};  ///< [vocab_size] rows; without it constraints are refused
+  ForcedTokens forced_tokens = {};                             ///< empty: no jump-ahead
   std::unique_ptr<PrefixTiers> tiers = {};                     ///< none: what is evicted is lost
   CacheCalls swap = {};                            ///< for EngineOptions::swap_memory_bytes; without them preempted requests compute again
   std::optional<model::VisionConfig> vision = {};  ///< of a model that takes images
@@ -128,7 +132,7 @@ class Engine {
   void gather_chunks();
   void launch();
   void collect_rows();
-  void count_step_time(TimePoint begin);
+  void count_step_time();
   void score_prompt(LiveRequest& live, const model::Chunk& chunk, std::span<const float> rows);
   void take_row(LiveRequest& live, std::span<const float> logits);
   bool sample_token(LiveRequest& live, std::span<const float> logits, std::int32_t draft = -1);
@@ -158,7 +162,11 @@ class Engine {
   void plan_drafts();
   void take_draft_rows(LiveRequest& live, const model::Chunk& chunk, std::span<const float> logits);
   void propose_drafts();
-  void make_drafts();
+  void begin_drafts(LiveRequest& live);
+  void append_forced(LiveRequest& live);
+  bool append_draft(LiveRequest& live, TokenId token);
+  void run_drafter();
+  void rate_drafts(LiveRequest& live) const;
   void pick_drafts(std::int32_t index, std::span<const float> logits, std::span<TokenId> tokens);
   [[nodiscard]] std::optional<TokenId> propose(LiveRequest& live, std::int32_t index, std::span<const float> logits);
   void report_step();
@@ -179,6 +187,7 @@ class Engine {
   std::int32_t max_unfinished_ = 0;
   bool overlaps_ = false;
   bool shares_prefixes_ = false;
+  bool jumps_ahead_ = false;
   scheduler::Scheduler scheduler_;
   ImageEncoder image_encoder_;
   SwappedRequests swapped_;
@@ -205,6 +214,7 @@ class Engine {
   std::vector<ChunkOwner> chunk_owners_;
   std::int32_t num_prefill_rows_ = 0;
   StepKind step_kind_ = StepKind::decode;
+  TimePoint step_begin_{};
   TimePoint forward_begin_{};
   TimePoint forward_end_{};
   std::vector<scheduler::NeededSpan> needed_spans_;  // of the last plan
@@ -221,10 +231,10 @@ class Engine {
   std::vector<scheduler::DraftRates> older_rates_;
   std::vector<LiveRequest*> drafting_;  // of the draft pass
   std::vector<model::DraftStart> draft_starts_;
-  std::vector<std::size_t> num_matched_;  // drafts that the request's matcher has taken
   model::PickDrafts pick_drafts_;
   std::vector<float> target_row_;  // [vocab] processed log-probabilities
   std::int64_t num_generated_before_step_ = 0;
+  std::int64_t num_forced_before_step_ = 0;  // accepted
   std::optional<double> draft_seconds_;  // of the pass behind the last step
 
   // Of the current constrained row.

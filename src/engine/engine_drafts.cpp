@@ -15,6 +15,9 @@ bool is_decoding(const scheduler::Request* request) {
   return request != nullptr && std::holds_alternative<scheduler::Decoding>(request->state);
 }
 
+/// Of the text that is looked at ahead: nearly all tokens are shorter.
+constexpr std::size_t kForcedBytesPerDraft = 32;
+
 double seconds_between(TimePoint begin, TimePoint end) { return std::chrono::duration<double>(end - begin).count(); }
 
 }  // namespace
@@ -48,7 +51,9 @@ void Engine::take_draft_rows(LiveRequest& live, const model::Chunk& chunk, std::
         sample_token(live, logits.subspan(row * row_size, row_size), row < num_drafts ? static_cast<std::int32_t>(row) : -1);
     num_accepted += accepted ? 1 : 0;
     live.drafts.num_accepted += accepted ? 1 : 0;
-    if (row < num_drafts) {
+    if (row < num_drafts && live.drafts.forced[row] != 0) {
+      speculation_->record_forced(accepted);
+    } else if (row < num_drafts) {
       speculation_->record_verdict(static_cast<std::int32_t>(row), live.drafts.logits[row], accepted);
     }
     if (live.is_finished()) {
@@ -87,15 +92,17 @@ std::expected<sampling::Verdict, sampling::RowFailure> Engine::judge(const LiveR
     return std::unexpected(read.error());
   }
   target.scatter(target_row_);
-  if (!has_draft) {
-    return sampling::Verdict{.accepted = false, .token = rejection_->sample(target_row_, key)};
+  if (!has_draft || live.drafts.forced[static_cast<std::size_t>(draft)] != 0) {
+    // A draft that nobody drew is accepted with the target's own probability when it is what the target draws.
+    const TokenId token = rejection_->sample(target_row_, key);
+    return sampling::Verdict{.accepted = has_draft && token == proposal, .token = token};
   }
   const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
   const auto drawn_from = std::span(live.drafts.log_probs).subspan(static_cast<std::size_t>(draft) * row_size, row_size);
   return rejection_->verify(target_row_, drawn_from, proposal, key);
 }
 
-/// Behind a step: proposals for every decoding request, if they are worth it.
+/// Behind a step: proposals for every decoding request, the drafter's if they are worth it.
 void Engine::propose_drafts() {
   report_step();
   draft_owners_.clear();
@@ -106,82 +113,133 @@ void Engine::propose_drafts() {
     }
     live.drafts.rows.clear();
   }
-  if (speculation_->wants_drafts(static_cast<std::int32_t>(draft_owners_.size()))) {
-    make_drafts();
-  } else {
-    for (const RequestId id : draft_owners_) {
-      live_.at(id).drafts.rates.clear();
-      live_.at(id).drafts.older_rates.clear();
-    }
-  }
-}
-
-void Engine::make_drafts() {
+  const bool wants_drafter = speculation_->wants_drafts(static_cast<std::int32_t>(draft_owners_.size()));
   draft_starts_.clear();
   drafting_.clear();
   for (const RequestId id : draft_owners_) {
     LiveRequest& live = live_.at(id);
-    std::swap(live.drafts.older_rates, live.drafts.rates);
-    live.drafts.rates.clear();
-    live.drafts.logits.clear();
-    live.drafts.is_closed = false;
-    const auto num_tokens = static_cast<std::int32_t>(live.tokens().size());
-    if (!live.notes.drafts || num_tokens + 1 > live.max_total() - 1) {
-      live.drafts.older_rates.clear();
-      continue;  // not wanted, or no position is left for one
+    begin_drafts(live);
+    const bool has_room = !live.drafts.rows.empty() && static_cast<std::int32_t>(live.drafts.count()) < speculation_->max_drafts();
+    if (wants_drafter && has_room && !live.drafts.is_closed) {
+      draft_starts_.push_back({.slot = scheduler::holding(*scheduler_.find(id))->slot,
+                               .position = static_cast<std::int32_t>(live.tokens().size()) - 1,
+                               .anchor = live.tokens().back()});
+      drafting_.push_back(&live);
     }
-    live.drafts.rows.push_back(live.tokens().back());
-    draft_starts_.push_back(
-        {.slot = scheduler::holding(*scheduler_.find(id))->slot, .position = num_tokens - 1, .anchor = live.tokens().back()});
-    drafting_.push_back(&live);
   }
-  if (drafting_.empty()) {
+  if (!drafting_.empty()) {
+    run_drafter();
+  }
+  for (const RequestId id : draft_owners_) {
+    rate_drafts(live_.at(id));
+  }
+}
+
+/// The anchor of a proposal and what is forced behind it.
+void Engine::begin_drafts(LiveRequest& live) {
+  LiveRequest::Drafts& drafts = live.drafts;
+  std::swap(drafts.older_rates, drafts.rates);
+  drafts.rates.clear();
+  drafts.logits.clear();
+  drafts.forced.clear();
+  drafts.num_matched = 0;
+  drafts.is_closed = false;
+  if (live.notes.drafts && static_cast<std::int32_t>(live.tokens().size()) + 1 <= live.max_total() - 1) {
+    drafts.rows.push_back(live.tokens().back());
+    append_forced(live);
+  }  // else not wanted, or no position is left for one
+}
+
+/// Jump-ahead: what the constraint leaves no choice about but the split into tokens is proposed as the tokenizer splits it. Such drafts are
+/// verified as any others, so that the tokens are those without them.
+void Engine::append_forced(LiveRequest& live) {
+  LiveRequest::Drafts& drafts = live.drafts;
+  grammar::Matcher* const matcher = live.matcher();
+  if (matcher == nullptr || !jumps_ahead_) {
     return;
   }
+  const auto max_drafts = static_cast<std::size_t>(speculation_->max_drafts());
+  bool is_any = true;
+  while (is_any && drafts.count() < max_drafts && !drafts.is_closed) {
+    is_any = false;
+    if (const auto token = matcher->forced_token()) {
+      is_any = append_draft(live, *token);
+    } else if (const std::string text = matcher->forced((max_drafts - drafts.count()) * kForcedBytesPerDraft); !text.empty()) {
+      for (const TokenId id : parts_.forced_tokens(text)) {
+        is_any = drafts.count() < max_drafts && append_draft(live, id);
+        if (!is_any) {
+          break;
+        }
+      }
+    }
+    drafts.forced.resize(drafts.count(), 1);
+  }
+}
+
+/// False, and closed, when the constraint refuses the token.
+bool Engine::append_draft(LiveRequest& live, TokenId token) {
+  LiveRequest::Drafts& drafts = live.drafts;
+  grammar::Matcher* const matcher = live.matcher();
+  if (matcher != nullptr && !matcher->accept(token)) {
+    drafts.is_closed = true;
+    return false;
+  }
+  drafts.num_matched += matcher != nullptr ? 1 : 0;
+  drafts.rows.push_back(token);
+  drafts.is_closed = matcher != nullptr ? matcher->has_ended() || matcher->is_finished() : token == parts_.eos && !live.ignores_eos();
+  return true;
+}
+
+void Engine::run_drafter() {
   const TimePoint begin = parts_.clock->now();
-  const std::int32_t num_drafts = speculation_->max_drafts();
-  const std::span<const float> confidences = parts_.model.draft(draft_starts_, num_drafts, pick_drafts_);
+  const std::span<const float> confidences = parts_.model.draft(draft_starts_, speculation_->max_drafts(), pick_drafts_);
   for (std::size_t r = 0; r < drafting_.size(); ++r) {
     LiveRequest::Drafts& drafts = drafting_[r]->drafts;
-    const std::size_t count = drafts.rows.size() - 1;
-    float rate = 1;
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < drafts.count(); ++i) {
       drafts.logits.push_back(confidences[i * drafting_.size() + r]);
-      rate *= speculation_->confidence(static_cast<std::int32_t>(i), drafts.logits.back());
-      drafts.rates.push_back(rate);
-    }
-    drafts.older_rates.resize(count, 1.0F);
-    if (grammar::Matcher* matcher = drafting_[r]->matcher()) {
-      matcher->rollback(num_matched_[r]);
     }
   }
   draft_seconds_ = seconds_between(begin, parts_.clock->now());
   speculation_->record_draft_pass(*draft_seconds_);
 }
 
-/// Draft number `index` of every request that drafts: what the request would sample from the drafter's row.
-void Engine::pick_drafts(std::int32_t index, std::span<const float> logits, std::span<TokenId> tokens) {
-  if (index == 0) {
-    num_matched_.assign(drafting_.size(), 0);
+/// How likely the drafts are accepted; the matcher is back at the last known token.
+void Engine::rate_drafts(LiveRequest& live) const {
+  LiveRequest::Drafts& drafts = live.drafts;
+  drafts.logits.resize(drafts.count(), 0.0F);
+  float rate = 1;
+  for (std::size_t i = 0; i < drafts.count(); ++i) {
+    rate *= drafts.forced[i] != 0 ? speculation_->forced_confidence()
+                                  : speculation_->chance(static_cast<std::int32_t>(i), drafts.logits[i]);
+    drafts.rates.push_back(rate);
   }
+  drafts.older_rates.resize(std::min(drafts.older_rates.size(), drafts.count()));
+  for (std::size_t i = drafts.older_rates.size(); i < drafts.count(); ++i) {
+    const float before = i == 0 ? 1.0F : drafts.older_rates[i - 1];
+    drafts.older_rates.push_back(drafts.forced[i] != 0 ? before * speculation_->forced_confidence()
+                                                       : std::min(before, speculation_->usual_rate(static_cast<std::int32_t>(i))));
+  }
+  if (grammar::Matcher* matcher = live.matcher()) {
+    matcher->rollback(drafts.num_matched);
+  }
+}
+
+/// Draft number `index` of every request that drafts: what is forced, else what the request would sample from the drafter's row.
+void Engine::pick_drafts(std::int32_t index, std::span<const float> logits, std::span<TokenId> tokens) {
   const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
+  const auto place = static_cast<std::size_t>(index);
   for (std::size_t r = 0; r < drafting_.size(); ++r) {
     LiveRequest& live = *drafting_[r];
-    tokens[r] = live.drafts.rows.back();  // where nothing follows: any token
-    if (live.drafts.is_closed) {
-      continue;
+    LiveRequest::Drafts& drafts = live.drafts;
+    if (place >= drafts.count() && !drafts.is_closed) {
+      const auto token = propose(live, index, logits.subspan(r * row_size, row_size));
+      drafts.is_closed = !token || !append_draft(live, *token) || drafts.is_closed;
+      drafts.forced.resize(drafts.count(), 0);
+      if (!drafts.is_closed) {
+        append_forced(live);
+      }
     }
-    const auto token = propose(live, index, logits.subspan(r * row_size, row_size));
-    grammar::Matcher* const matcher = live.matcher();
-    if (!token || (matcher != nullptr && !matcher->accept(*token))) {
-      live.drafts.is_closed = true;
-      continue;
-    }
-    num_matched_[r] += matcher != nullptr ? 1 : 0;
-    live.drafts.rows.push_back(*token);
-    tokens[r] = *token;
-    live.drafts.is_closed =
-        matcher != nullptr ? matcher->has_ended() || matcher->is_finished() : *token == parts_.eos && !live.ignores_eos();
+    tokens[r] = place < drafts.count() ? drafts.rows[place + 1] : drafts.rows.back();  // where nothing follows: any token
   }
 }
 
@@ -211,11 +269,12 @@ void Engine::report_step() {
   if (num_prefill_rows_ > 0) {
     return;
   }
-  Speculation::StepReport report{.num_requests = static_cast<std::int32_t>(chunks_.size()),
-                                 .num_tokens = counters_.num_generated_tokens - num_generated_before_step_,
-                                 .seconds = seconds_between(forward_begin_, parts_.clock->now()),
-                                 .drafted = draft_seconds.has_value(),
-                                 .draft_seconds = draft_seconds.value_or(0)};
+  StepReport report{.num_requests = static_cast<std::int32_t>(chunks_.size()),
+                    .num_tokens = counters_.num_generated_tokens - num_generated_before_step_ -
+                                  (speculation_->stats().num_forced_accepted - num_forced_before_step_),
+                    .seconds = seconds_between(step_begin_, parts_.clock->now()),
+                    .drafted = draft_seconds.has_value(),
+                    .draft_seconds = draft_seconds.value_or(0)};
   for (const model::Chunk& chunk : chunks_) {
     report.num_rows += static_cast<std::int32_t>(chunk.tokens.size());
   }

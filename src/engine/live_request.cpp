@@ -31,6 +31,7 @@ LiveRequest::~LiveRequest() = default;
 void LiveRequest::reserve_drafts(std::int32_t max_drafts) {
   const auto count = static_cast<std::size_t>(max_drafts);
   drafts.rows.reserve(count + 1);
+  drafts.forced.reserve(count);
   held_back_.reserve(count + 1);
   output_.tokens.reserve(count + 1);
   for (auto* values : {&drafts.logits, &drafts.rates, &drafts.older_rates}) {

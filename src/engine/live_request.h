@@ -83,13 +83,16 @@ class LiveRequest {
   /// Proposed tokens behind the last known one, and what is thought of them. Kept for their capacity.
   struct Drafts {
     std::vector<TokenId> rows;       ///< the last known token, then the drafts; empty: none
-    std::vector<float> logits;       ///< of the confidences, one per draft
+    std::vector<char> forced;        ///< per draft: the constraint proposes it, not the drafter
+    std::vector<float> logits;       ///< of the confidences, one per draft; 0 for forced ones
     std::vector<float> rates;        ///< probability that this draft and all before it are accepted
     std::vector<float> older_rates;  ///< of the proposal before; 1 for drafts that it did not have
     std::vector<float> log_probs;    ///< [drafts, vocab] what each was drawn from; rejection rule only
     std::int32_t num_verified = 0;   ///< of all proposals
     std::int32_t num_accepted = 0;
-    bool is_closed = false;  ///< while proposing: nothing can follow the last draft
+    std::size_t num_matched = 0;  ///< while proposing: drafts that the matcher has taken
+    bool is_closed = false;       ///< while proposing: nothing can follow the last draft
+    [[nodiscard]] std::size_t count() const { return rows.empty() ? 0 : rows.size() - 1; }
   };
   Drafts drafts;
   /// So that drafting allocates nothing later.

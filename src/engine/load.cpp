@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/sha256.h"
+#include "grammar/jump_ahead.h"
 #include "grammar/vocabulary.h"
 #include "model/deepseek_v41/inventory.h"
 #include "ops/ops.h"
@@ -290,6 +291,8 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<model::DeepseekV41> model, c
                     .num_previous_tokens = model->num_previous_tokens(),
                     .geometry = {.positions_per_block = kBlockPositions, .num_blocks = sizes.num_blocks, .num_slots = sizes.num_slots},
                     .vocabulary = loaded.vocabulary,
+                    .forced_tokens = [tokenizer, vocabulary = loaded.vocabulary](
+                                         std::string_view text) { return grammar::forced_ids(tokenizer, *vocabulary, text); },
                     .tiers = store ? make_tiers(model, std::move(*store), loaded.options.replay) : nullptr,
                     .swap = cache_calls(model),
                     .vision = config.vision,

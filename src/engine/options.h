@@ -47,6 +47,7 @@ struct EngineOptions {
   SpeculationMode speculation = SpeculationMode::confidence;
   VerificationRule verification_rule = VerificationRule::coupled;
   std::int32_t max_drafts = -1;  ///< per request and step, at most the trained block; −1: that block, as far as max_batched_tokens has rows
+  bool jump_ahead = true;  ///< what a constraint forces is proposed as drafts, where there is speculation
   std::vector<float> confidence_temperatures = {};  ///< above 0; one per draft, or one for all; empty: 1
   bool fit_confidence = false;                      ///< temperatures follow what was accepted lately
   std::int32_t overlap_depth = 0;                   ///< 1: the next step is planned and outputs are delivered while the device computes

@@ -24,8 +24,10 @@ struct SpeculationStats {
   std::int64_t num_rounds = 0;    ///< verifications, one request each
   std::int64_t num_verified = 0;  ///< drafts that had a row
   std::int64_t num_accepted = 0;
+  std::int64_t num_forced = 0;           ///< drafts compared that a constraint proposed
+  std::int64_t num_forced_accepted = 0;  ///< of these
   std::array<std::int64_t, kPositions + 1> accepted_lengths{};  ///< rounds by accepted drafts
-  std::array<std::int64_t, kPositions> num_judged{};            ///< drafts compared, by position: all before them were accepted
+  std::array<std::int64_t, kPositions> num_judged{};            ///< the drafter's drafts compared, by position: all before them were accepted
   std::array<std::int64_t, kPositions> num_accepted_at{};
   std::array<double, kPositions> confidence_sum{};  ///< over the judged ones
   double confidence_error = 0;                      ///< sum of |outcome − confidence| over the judged ones

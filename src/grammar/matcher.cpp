@@ -7,13 +7,6 @@
 
 namespace deepinfer::grammar {
 
-namespace {
-
-/// Forced text is cut here: longer would not fit one prefill step anyway.
-constexpr std::size_t kMaxForcedBytes = 65536;
-
-}  // namespace
-
 Matcher::Matcher(std::shared_ptr<const CompiledGrammar> grammar, std::shared_ptr<const Vocabulary> vocabulary, MatcherOptions options)
     : grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)), options_(std::move(options)) {
   check(!options_.bound_id || !options_.trigger_ids.empty(), "a bound id comes with a trigger");
@@ -177,14 +170,28 @@ void Matcher::fill_mask(std::span<std::uint32_t> mask) {
   }
 }
 
-std::string Matcher::forced() {
+std::optional<TokenId> Matcher::forced_token() {
+  const Step at = current();
+  if (at.phase == Phase::forced) {
+    return options_.trigger_ids[at.progress];
+  }
+  const States& states = runtime_->states;
+  if (at.phase != Phase::grammar || states.accepting(at.set) || !states.scans(at.set).empty()) {
+    return std::nullopt;
+  }
+  const std::vector<std::int32_t> tokens = states.tokens(at.set);
+  const bool is_one = !tokens.empty() && std::ranges::count(tokens, tokens.front()) == std::ssize(tokens);
+  return is_one ? std::optional(TokenId{tokens.front()}) : std::nullopt;
+}
+
+std::string Matcher::forced(std::size_t max_bytes) {
   std::string out;
   Step at = current();
   if (at.phase != Phase::grammar) {
     return out;
   }
   States& states = runtime_->states;
-  while (out.size() < kMaxForcedBytes && !states.accepting(at.set) && states.tokens(at.set).empty()) {
+  while (out.size() < max_bytes && !states.accepting(at.set) && states.tokens(at.set).empty()) {
     SetId only = kNoSet;
     std::int32_t only_byte = -1;
     const std::bitset<256> first = states.first_bytes(at.set);

@@ -46,8 +46,10 @@ class Matcher {
   [[nodiscard]] bool is_finished();
   /// An end id was taken.
   [[nodiscard]] bool has_ended() const { return !steps_.empty() && steps_.back().phase == Phase::ended; }
-  /// The longest byte string every continuation begins with; empty when nothing is forced.
-  [[nodiscard]] std::string forced();
+  /// The longest byte string every continuation begins with, cut at `max_bytes`; empty when nothing is forced.
+  [[nodiscard]] std::string forced(std::size_t max_bytes = kMaxForcedBytes);
+  /// The id every continuation begins with when it is not text: of the trigger, or a control token.
+  [[nodiscard]] std::optional<TokenId> forced_token();
   /// A limit was hit; masks are void and the request must end with an error.
   [[nodiscard]] bool is_exhausted() const;
 
@@ -59,6 +61,9 @@ class Matcher {
   [[nodiscard]] ByteMatch match_bytes(std::string_view text);
 
  private:
+  /// Longer would not fit one prefill step anyway.
+  static constexpr std::size_t kMaxForcedBytes = 65536;
+
   enum class Phase : std::uint8_t { free, forced, grammar, ended };
   struct Step {
     std::uint32_t set = 0;       // parser state in the grammar phase

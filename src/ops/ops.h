@@ -7,12 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ops/device.h"
 #include "ops/vision_params.h"
 #include "tensor/formats.h"
 
 namespace deepinfer {
-
-class Stream;
 
 // --- shared shapes ----------------------------------------------------------------------------------------------
 
@@ -27,10 +26,29 @@ enum class WeightFormat : std::uint8_t {
   fp4,  ///< E2M1 pairs [n, k/2], even column in the low nibble, one UE8M0 scale per 32 columns: [n, k/32]
 };
 
+/// How the same bytes lie: rows as in the checkpoint, or in the order in which a device reads them (Ops::place_weight).
+enum class WeightLayout : std::uint8_t { rows, units };
+
 struct QuantWeight {
   WeightFormat format = WeightFormat::fp8;
   const std::uint8_t* codes = nullptr;
   const std::uint8_t* scales = nullptr;
+  WeightLayout layout = WeightLayout::rows;
+};
+
+[[nodiscard]] constexpr std::size_t weight_code_bytes(WeightFormat format, std::int64_t n, std::int64_t k) {
+  return static_cast<std::size_t>(format == WeightFormat::fp8 ? n * k : n * (k / 2));
+}
+[[nodiscard]] constexpr std::size_t weight_scale_bytes(WeightFormat format, std::int64_t n, std::int64_t k) {
+  return static_cast<std::size_t>((format == WeightFormat::fp8 ? (n + 31) / 32 : n) * ((k + 31) / 32));
+}
+
+/// A weight on its way from host memory, in rows, to the device.
+struct PlaceWeightParams {
+  std::int32_t n = 0, k = 0;
+  QuantWeight from;                // host memory, may go after Stream::synchronize
+  std::uint8_t* codes = nullptr;   // out, as many bytes as from.codes
+  std::uint8_t* scales = nullptr;  // out, as many bytes as from.scales
 };
 
 /// The rows of one step. Rows of one chunk are consecutive, at consecutive positions.
@@ -335,6 +353,13 @@ struct EngramGateParams {
 class Ops {
  public:
   virtual ~Ops() = default;
+
+  /// Fills codes and scales with a weight, in the layout that is returned.
+  virtual WeightLayout place_weight(Stream& stream, const PlaceWeightParams& p) {
+    stream.copy(p.codes, p.from.codes, weight_code_bytes(p.from.format, p.n, p.k));
+    stream.copy(p.scales, p.from.scales, weight_scale_bytes(p.from.format, p.n, p.k));
+    return WeightLayout::rows;
+  }
 
   virtual void embed(Stream&, const EmbedParams&) = 0;
   virtual void mix(Stream&, const MixParams&) = 0;

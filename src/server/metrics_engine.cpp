@@ -74,10 +74,15 @@ void append_speculation(MetricsPage& page, const engine::SpeculationStats& stats
   page.sample("draft_rows_total", label("outcome", "rejected"), stats.num_verified - stats.num_accepted);
   const auto by_position = [&](std::string_view name, std::string_view help, const auto& write) {
     page.head(name, "counter", help);
-    for (std::size_t i = 0; i < stats.num_judged.size() && stats.num_judged[i] > 0; ++i) {
-      write(name, label("position", std::to_string(i + 1)), i);
+    for (std::size_t i = 0; i < stats.num_judged.size(); ++i) {
+      if (stats.num_judged[i] > 0) {
+        write(name, label("position", std::to_string(i + 1)), i);
+      }
     }
   };
+  page.head("forced_drafts_total", "counter", "Drafts that a constraint left no choice about, by what came of them");
+  page.sample("forced_drafts_total", label("outcome", "accepted"), stats.num_forced_accepted);
+  page.sample("forced_drafts_total", label("outcome", "rejected"), stats.num_forced - stats.num_forced_accepted);
   by_position("draft_judged_total", "Drafts behind accepted ones only, by position",
               [&](auto name, const auto& labels, std::size_t i) { page.sample(name, labels, stats.num_judged[i]); });
   by_position("draft_accepted_total", "Of these, accepted",

@@ -33,7 +33,7 @@ TEST(Contract, ThreadsAndInstructionSetsChangeNoBit) {
     devices.push_back(make_implementation(implementation));
   }
   for (const OpCase& op_case : table()) {
-    for (const std::int32_t count : {1, 67}) {
+    for (const std::int32_t count : {1, 5, 33, 67}) {
       const std::vector<std::int32_t> rows = first_rows(count);
       const std::vector<OpOutput> expected = run_case(op_case, *devices[0], rows);
       for (std::size_t device = 1; device < devices.size(); ++device) {

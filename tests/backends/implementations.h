@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/cpu/cpu_device.h"
+#include "backends/cpu/fast/kernels.h"
 #include "backends/cuda/cuda_device.h"
 
 namespace deepinfer::test {
@@ -20,17 +21,24 @@ struct Implementation {
   std::string name;
   std::int64_t target = 0;  ///< instruction set of Highway; 0: the reference kernels; kGpu
   std::int32_t num_threads = 1;
+  bool use_matrix_unit = false;  ///< beside the instruction set, where the machine has one
 };
 
-/// The fast kernels of each instruction set of this machine, on one and on three threads.
+/// The fast kernels of each instruction set of this machine, the best one with its matrix unit too, on one and on three threads.
 [[nodiscard]] inline std::vector<Implementation> fast_implementations() {
   std::vector<Implementation> out;
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     if (target == HWY_SSSE3) {  // not built (src/backends/CMakeLists.txt)
       continue;
     }
-    for (const std::int32_t threads : {1, 3}) {
-      out.push_back({hwy::TargetName(target) + std::string(threads == 1 ? "" : "_threads"), target, threads});
+    for (const bool use_matrix_unit : {true, false}) {
+      if (use_matrix_unit && !(out.empty() && cpu::has_matrix_unit())) {
+        continue;
+      }
+      for (const std::int32_t threads : {1, 3}) {
+        const std::string name = hwy::TargetName(target) + std::string(use_matrix_unit ? "_AMX" : "") + (threads == 1 ? "" : "_threads");
+        out.push_back({name, target, threads, use_matrix_unit});
+      }
     }
   }
   return out;
@@ -51,7 +59,7 @@ struct Implementation {
     return std::move(*cuda::make_device({}));
   }
   hwy::SetSupportedTargetsForTest(implementation.target);
-  std::unique_ptr<Device> device = cpu::make_device({.num_threads = implementation.num_threads});
+  std::unique_ptr<Device> device = cpu::make_device({.num_threads = implementation.num_threads, .use_matrix_unit = implementation.use_matrix_unit});
   hwy::SetSupportedTargetsForTest(0);
   return device;
 }

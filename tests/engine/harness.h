@@ -45,6 +45,23 @@ inline std::shared_ptr<const grammar::Vocabulary> fake_vocabulary() {
   return vocabulary;
 }
 
+/// A text in tokens of the fake vocabulary, pairs where there are some.
+inline std::vector<TokenId> fake_split(std::string_view text) {
+  std::vector<TokenId> out;
+  while (!text.empty()) {
+    TokenId longest{-1};
+    for (std::int32_t i = 2; i < kVocab; ++i) {
+      longest = text.starts_with(fake_bytes({i})) ? TokenId{i} : longest;  // pairs come behind letters
+    }
+    if (longest.value < 0) {
+      break;
+    }
+    out.push_back(longest);
+    text.remove_prefix(fake_bytes(longest).size());
+  }
+  return out;
+}
+
 /// A constraint by regular expression.
 inline engine::Constraint regex_constraint(std::string_view pattern) {
   auto compiled = grammar::compile({.kind = grammar::GrammarKind::regex, .text = pattern});
@@ -103,6 +120,7 @@ struct HarnessOptions {
   std::int32_t max_drafts = 0;
   engine::SpeculationMode speculation = engine::SpeculationMode::full;
   engine::VerificationRule verification_rule = engine::VerificationRule::coupled;
+  bool jump_ahead = true;
 };
 
 /// A patch is a pixel and a token.
@@ -126,7 +144,8 @@ inline engine::EngineParts fake_parts(FakeModel& model, kvcache::CacheGeometry g
                             .eos = kEos,
                             .num_previous_tokens = FakeModel::kLookback,
                             .geometry = geometry,
-                            .vocabulary = fake_vocabulary()};
+                            .vocabulary = fake_vocabulary(),
+                            .forced_tokens = fake_split};
   parts.model.copy_state = [&model](SlotId from, SlotId to) { model.copy_state(from, to); };
   parts.model.draft = [&model](std::span<const model::DraftStart> starts, std::int32_t num_drafts, model::PickDrafts& pick) {
     return model.draft(starts, num_drafts, pick);
@@ -199,6 +218,7 @@ class Harness {
                                                                  .speculation = options.speculation,
                                                                  .verification_rule = options.verification_rule,
                                                                  .max_drafts = options.max_drafts,
+                                                                 .jump_ahead = options.jump_ahead,
                                                                  .overlap_depth = options.overlap_depth}) {}
 
   RequestId submit(const engine::GenerationRequest& request) {

@@ -254,38 +254,6 @@ TEST(Speculation, ChoicesOfOnePromptDraftToo) {
 
 // --- the numbers behind the choices -------------------------------------------------------------------------------
 
-TEST(StepCosts, InterpolatesAndNeverFalls) {
-  engine::StepCosts times(12);
-  EXPECT_EQ(times.seconds(4), 0);
-  for (int i = 0; i < 9; ++i) {
-    times.add(2, i == 4 ? 100.0 : 1.0);  // one step was disturbed
-    times.add(6, 3.0);
-    times.add(8, 2.5);
-  }
-  EXPECT_EQ(times.seconds(1), 0);
-  EXPECT_DOUBLE_EQ(times.seconds(2), 1.0);
-  EXPECT_DOUBLE_EQ(times.seconds(4), 2.0);
-  EXPECT_DOUBLE_EQ(times.seconds(6), 3.0);
-  EXPECT_DOUBLE_EQ(times.seconds(8), 3.0);
-  EXPECT_NEAR(times.seconds(11), 4.0, 1e-6);
-}
-
-TEST(DraftGate, TakesTheFasterWayAndTriesTheOther) {
-  for (const bool drafts_pay : {false, true}) {
-    engine::DraftGate gate;
-    int num_drafted = 0;
-    for (int step = 0; step < 2000; ++step) {
-      const bool drafts = gate.wants_drafts(3);
-      num_drafted += drafts ? 1 : 0;
-      if (drafts) {
-        gate.record(3, 9, drafts_pay ? 2.0 : 4.0, 1.0);
-      }
-    }
-    EXPECT_GT(num_drafted, drafts_pay ? 1900 : 40);
-    EXPECT_LT(num_drafted, drafts_pay ? 1960 : 100);
-  }
-}
-
 TEST(TemperatureFit, FindsTheTemperatureOfItsOutcomes) {
   std::mt19937_64 random = seeded(78);
   std::uniform_real_distribution<double> uniform(0, 1);

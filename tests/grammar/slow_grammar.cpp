@@ -70,6 +70,18 @@ int SlowGrammar::one_of(std::vector<std::pair<char32_t, char32_t>> ranges) {
   return rule;
 }
 
+int SlowGrammar::any_byte() {
+  const int rule = add_rule();
+  add(rule, {{.is_any_byte = true}});
+  return rule;
+}
+
+int SlowGrammar::control(int token) {
+  const int rule = add_rule();
+  add(rule, {{.control = token}});
+  return rule;
+}
+
 int SlowGrammar::sequence(const std::vector<int>& rules) {
   const int rule = add_rule();
   SlowAlternative alternative;
@@ -93,7 +105,7 @@ int SlowGrammar::repeat(int rule, int least, int most) {
   if (most < 0) {
     const int loop = add_rule();
     add(loop, {});
-    add(loop, {{.rule = rule}, {.rule = loop}});
+    add(loop, {{.rule = loop}, {.rule = rule}});  // to the left: a column does not hold all earlier ones
     SlowAlternative alternative(static_cast<std::size_t>(least), SlowSymbol{.rule = rule});
     alternative.push_back({.rule = loop});
     add(out, std::move(alternative));
@@ -112,7 +124,8 @@ std::vector<bool> SlowGrammar::productive_rules() const {
     for (std::size_t i = 0; i < rules_.size(); ++i) {
       const bool now = std::ranges::any_of(rules_[i], [&](const SlowAlternative& alternative) {
         return std::ranges::all_of(alternative, [&](const SlowSymbol& symbol) {
-          return symbol.rule >= 0 ? known[static_cast<std::size_t>(symbol.rule)] : !symbol.ranges.empty();
+          return symbol.rule >= 0 ? known[static_cast<std::size_t>(symbol.rule)]
+                                  : !symbol.ranges.empty() || symbol.is_any_byte || symbol.control >= 0;
         });
       });
       has_changed |= now && !known[i];
@@ -186,10 +199,29 @@ bool SlowGrammar::advance(Chart& chart, char byte) const {
     if (symbol == nullptr || symbol->rule >= 0) {
       continue;
     }
+    if (symbol->is_any_byte) {
+      next.insert({item.rule, item.alternative, item.dot + 1, item.origin, before + 1});
+      continue;
+    }
     const Decoded decoded = decode(std::string_view(chart.text).substr(static_cast<std::size_t>(item.begun)));
     if (decoded.is_valid && touches(symbol->ranges, decoded)) {
       next.insert(
           {item.rule, item.alternative, item.dot + (decoded.is_whole ? 1 : 0), item.origin, decoded.is_whole ? before + 1 : item.begun});
+    }
+  }
+  chart.columns.push_back(std::move(next));
+  close(chart);
+  return !chart.columns.back().empty();
+}
+
+bool SlowGrammar::advance_control(Chart& chart, int token) const {
+  const int before = static_cast<int>(chart.columns.size()) - 1;
+  chart.text.push_back('\xFF');
+  Column next;
+  for (const Item& item : chart.columns.back()) {
+    const SlowSymbol* symbol = item.begun == before ? next_symbol(item) : nullptr;
+    if (symbol != nullptr && symbol->control == token) {
+      next.insert({item.rule, item.alternative, item.dot + 1, item.origin, before + 1});
     }
   }
   chart.columns.push_back(std::move(next));

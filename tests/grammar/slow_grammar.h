@@ -12,10 +12,12 @@
 
 namespace deepinfer::grammar::testing {
 
-/// One part of a rule's alternative: a rule (`rule` >= 0), or one code point out of `ranges`.
+/// One part of a rule's alternative: a rule (`rule` >= 0), one code point out of `ranges`, any byte, or the control token `control` (>= 0).
 struct SlowSymbol {
   int rule = -1;
   std::vector<std::pair<char32_t, char32_t>> ranges = {};
+  bool is_any_byte = false;
+  int control = -1;
 };
 using SlowAlternative = std::vector<SlowSymbol>;
 
@@ -27,6 +29,8 @@ class SlowGrammar {
   /// The rule is one code point after the other; `text` is ASCII.
   int literal(std::string_view text);
   int one_of(std::vector<std::pair<char32_t, char32_t>> ranges);
+  int any_byte();
+  int control(int token);
   int sequence(const std::vector<int>& rules);
   int choice(const std::vector<int>& rules);
   /// `most` < 0: any number of times.
@@ -53,6 +57,8 @@ class SlowGrammar {
   [[nodiscard]] Chart start(int root) const;
   /// Adds a byte; false when it cannot follow (the chart is left with an empty column).
   bool advance(Chart& chart, char byte) const;
+  /// The same for a control token, which counts as one byte.
+  bool advance_control(Chart& chart, int token) const;
   void retreat(Chart& chart, std::size_t num_bytes) const;
   [[nodiscard]] bool is_complete(const Chart& chart) const;
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <random>
 
+#include "backends/implementations.h"
 #include "model_fixture.h"
 
 namespace deepinfer::test {
@@ -185,6 +186,27 @@ TEST(ThreadLaws, AnyNumberOfThreadsGivesTheSameBits) {
       want = logits;
     }
     ASSERT_TRUE(same_bits(logits, want)) << threads << " threads";
+  }
+}
+
+/// Prompt in chunks, then decoded tokens, so that steps of one, few and many rows occur; each instruction set on one and on three threads.
+TEST(InstructionSetLaws, EveryOneGivesTheSameBits) {
+  std::mt19937 random(18);
+  const std::vector<TokenId> ids = random_ids(random, 100);
+  for (const std::filesystem::path& directory : {kTiny, std::filesystem::path(DEEPINFER_MODELS) / "nano"}) {
+    std::vector<float> want;
+    std::string want_state;
+    for (const Implementation& implementation : fast_implementations()) {
+      hwy::SetSupportedTargetsForTest(implementation.target);
+      TestModel model =
+          TestModel::load(directory, {.num_threads = implementation.num_threads, .use_matrix_unit = implementation.use_matrix_unit});
+      hwy::SetSupportedTargetsForTest(0);
+      Result100 run = run_in(model, ids, std::vector<std::size_t>{70, 76, 78, 99, 100});
+      want = want.empty() ? run.logits : want;
+      want_state = want_state.empty() ? run.state : want_state;
+      EXPECT_TRUE(same_bits(run.logits, want)) << implementation.name << " " << directory;
+      EXPECT_EQ(run.state, want_state) << implementation.name << " " << directory;
+    }
   }
 }
 

@@ -61,6 +61,18 @@ TEST(Verification, AConstantTimeVerifiesEverythingThatMayBeAccepted) {
   EXPECT_EQ(plan.total_rows(views(rates), 100, [](std::int32_t) { return 2.0; }), 6);  // the draft of rate 0 adds nothing
 }
 
+TEST(Verification, LittleTrustVerifiesLess) {
+  VerificationPlan plan;
+  const Rates rates{{.9F, .8F}, {.7F, .6F}};
+  const StepSeconds line = [](std::int32_t rows) { return 1.0 + 0.3 * rows; };
+  EXPECT_EQ(plan.total_rows(views(rates), 100, line), 6);
+  EXPECT_EQ(plan.total_rows(views(rates), 100, line, 0.5), 4);
+  EXPECT_EQ(plan.total_rows(views(rates), 100, line, 0.1), 2);
+  EXPECT_DOUBLE_EQ(plan.sum_of_rates(1), 0);
+  EXPECT_NEAR(plan.sum_of_rates(4), 1.7, 1e-6);
+  EXPECT_NEAR(plan.sum_of_rates(9), 3.0, 1e-6);
+}
+
 /// Every division of every number of rows, tried one by one.
 double best_by_trying(const Rates& rates, std::size_t request, std::int32_t rows, double expected, const StepSeconds& seconds) {
   if (request == rates.size()) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <new>
 
+#include "backends/cpu/memory_nodes.h"
+
 namespace deepinfer::cpu {
 namespace {
 
@@ -36,6 +38,8 @@ std::byte* map_pages(std::size_t size_bytes, std::size_t alignment) {
   }
   munmap(begin + skipped_bytes + size_bytes, alignment - skipped_bytes);
   madvise(begin + skipped_bytes, size_bytes, MADV_HUGEPAGE);
+  static const std::uint64_t nodes = memory_nodes();
+  spread_over_nodes(begin + skipped_bytes, size_bytes, nodes);
   return begin + skipped_bytes;
 }
 

@@ -14,8 +14,11 @@ class Binder {
  public:
   Binder(Device& device, const weights::Checkpoint& checkpoint, std::vector<Buffer>& copies)
       : device_(device), stream_(device.make_stream()), checkpoint_(checkpoint), copies_(copies) {
-    // Copies lie in large pages, which small models are faster with. What would take most of the memory stays in the mapped files.
-    reads_files_ = device.info().reads_host_memory && checkpoint.payload_bytes() > device.info().memory_bytes / 4;
+    // Copies lie in large pages, which small models are faster with, and quantised weights in the order of the kernels, which every model is
+    // faster with. What would take most of the memory stays in the mapped files, as it lies there.
+    const bool in_place = device.info().reads_host_memory;
+    reads_files_ = in_place && checkpoint.payload_bytes() > device.info().memory_bytes / 4;
+    reads_quantised_files_ = in_place && checkpoint.payload_bytes() > device.info().memory_bytes / 2;
   }
 
   template <class T>
@@ -40,25 +43,53 @@ class Binder {
 
  private:
   QuantWeight quantised(const std::string& name, WeightFormat format) {
-    return {.format = format, .codes = tensor<std::uint8_t>(name + ".weight"), .scales = tensor<std::uint8_t>(name + ".scale")};
+    const TensorView& codes = find(name + ".weight");
+    const TensorView& scales = find(name + ".scale");
+    QuantWeight out{.format = format, .codes = codes.as<std::uint8_t>(), .scales = scales.as<std::uint8_t>()};
+    if (reads_quantised_files_) {
+      return out;
+    }
+    auto* const placed_codes = static_cast<std::uint8_t*>(allocate(codes.size_bytes()));
+    auto* const placed_scales = static_cast<std::uint8_t*>(allocate(scales.size_bytes()));
+    if (placed_codes == nullptr || placed_scales == nullptr) {
+      return {.format = format};
+    }
+    const auto n = static_cast<std::int32_t>(codes.shape[0]);
+    const auto k = static_cast<std::int32_t>(codes.shape[1] * (format == WeightFormat::fp4 ? 2 : 1));
+    out.layout = device_.ops().place_weight(*stream_, {.n = n, .k = k, .from = out, .codes = placed_codes, .scales = placed_scales});
+    out.codes = placed_codes;
+    out.scales = placed_scales;
+    return out;
+  }
+
+  const TensorView& find(const std::string& name) const {
+    const TensorView* view = checkpoint_.find(name);
+    check(view != nullptr, "a validated checkpoint has every tensor of the inventory");
+    return *view;
   }
 
   const void* place(const std::string& name) {
-    const TensorView* view = checkpoint_.find(name);
-    check(view != nullptr, "a validated checkpoint has every tensor of the inventory");
+    const TensorView& view = find(name);
     if (reads_files_) {
-      return view->data;  // aligned: the checkpoint sees to it
+      return view.data;  // aligned: the checkpoint sees to it
     }
-    return copy(view->data, view->size_bytes());
+    return copy(view.data, view.size_bytes());
   }
 
   const void* copy(const void* data, std::size_t size_bytes) {
+    void* const out = allocate(size_bytes);
+    if (out != nullptr) {
+      stream_->copy(out, data, size_bytes);
+    }
+    return out;
+  }
+
+  void* allocate(std::size_t size_bytes) {
     Buffer buffer = device_.allocate(size_bytes);
     if (buffer.data() == nullptr) {
       missing_bytes_ += size_bytes;
       return nullptr;
     }
-    stream_->copy(buffer.data(), data, size_bytes);
     copies_.push_back(std::move(buffer));
     return copies_.back().data();
   }
@@ -69,6 +100,7 @@ class Binder {
   std::vector<Buffer>& copies_;
   std::size_t missing_bytes_ = 0;
   bool reads_files_ = false;
+  bool reads_quantised_files_ = false;
 };
 
 MixWeights bind_mix(Binder& bind, const std::string& prefix) {

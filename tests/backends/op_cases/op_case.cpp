@@ -116,7 +116,14 @@ std::pair<std::vector<std::uint8_t>, std::vector<std::uint8_t>> random_weight(st
 
 QuantWeight put_weight(OpMemory& memory, std::uint32_t tensor, WeightFormat format, std::int64_t n, std::int64_t k) {
   const auto [codes, scales] = random_weight(tensor, format, n, k);
-  return {format, memory.put(codes), memory.put(scales)};
+  const PlaceWeightParams p{.n = static_cast<std::int32_t>(n),
+                            .k = static_cast<std::int32_t>(k),
+                            .from = {.format = format, .codes = codes.data(), .scales = scales.data()},
+                            .codes = memory.room<std::uint8_t>(codes.size()),
+                            .scales = memory.room<std::uint8_t>(scales.size())};
+  const WeightLayout layout = memory.ops().place_weight(memory.stream(), p);
+  memory.stream().synchronize();
+  return {.format = format, .codes = p.codes, .scales = p.scales, .layout = layout};
 }
 
 double weight_bytes(WeightFormat format, std::int64_t n, std::int64_t k) {

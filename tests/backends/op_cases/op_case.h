@@ -50,6 +50,7 @@ class OpMemory {
   [[nodiscard]] bool guards_intact();
 
   [[nodiscard]] Stream& stream() { return *stream_; }
+  [[nodiscard]] Ops& ops() { return device_.ops(); }
 
  private:
   void* allocate(std::size_t size_bytes);

@@ -5,6 +5,7 @@
 
 #include "backends/cpu/cache_rows.h"
 #include "backends/cpu/fast/fast_tasks.h"
+#include "backends/cpu/fast/packed_weights.h"
 
 namespace deepinfer::cpu {
 namespace {
@@ -15,27 +16,30 @@ constexpr std::int32_t kSegmentsPerThread = 3;
 constexpr std::int32_t kUncutTasksPerThread = 2;
 // Columns of an FP8 weight that share a scale, so that a piece starts at a block.
 constexpr std::int32_t kColumnStep = kWeightBlock;
-// Operands of one task as fp32, so that they stay in a second cache of 512 KB beside a strip of weights.
+// Operands of one task, so that they stay in a second cache beside a strip of weights: 256 KB as fp32; as bf16 1.5 MB, for processors with a
+// matrix unit have caches of 2 MB and decoding is most of their work.
 constexpr std::int64_t kMostOperands = 65536;
+constexpr std::int64_t kMostMatrixOperands = 786432;
 // Rows of attention or index work that share decoded keys.
 constexpr std::int32_t kKeyRows = 32;
 
 /// Rows that share decoded weights in a product over `depth` values.
-std::int32_t most_rows(std::int64_t depth) {
-  return static_cast<std::int32_t>(std::clamp<std::int64_t>(kMostOperands / depth, kRowBlock / 2, kRowBlock));
+std::int32_t most_rows(std::int64_t depth, ProductUnit unit) {
+  const std::int64_t most = unit == ProductUnit::matrix ? kMostMatrixOperands : kMostOperands;
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(most / depth, kRowBlock / 2, kRowBlock));
 }
 
 }  // namespace
 
-FastOps::FastOps(std::int32_t num_threads)
-    : kernels_(best_kernels()), pool_(num_threads), scratch_(static_cast<std::size_t>(num_threads)) {}
+FastOps::FastOps(std::int32_t num_threads, ProductUnit unit)
+    : kernels_(best_kernels(unit)), unit_(unit), pool_(num_threads), scratch_(static_cast<std::size_t>(num_threads)) {}
 
 template <class Work>
 void FastOps::for_blocks(const Product& product, const Work& work) {
   if (product.num_rows <= 0) {
     return;
   }
-  const std::int32_t row_blocks = divide_up(product.num_rows, most_rows(product.depth));
+  const std::int32_t row_blocks = divide_up(product.num_rows, most_rows(product.depth, unit_));
   const std::int32_t row_step = divide_up(product.num_rows, row_blocks);
   const std::int64_t cost = static_cast<std::int64_t>(product.num_rows) * product.groups * product.columns * product.depth;
   const std::int64_t most_tasks = pool_.num_threads() == 1 ? 1 : std::int64_t{pool_.num_threads()} * kTasksPerThread;
@@ -53,6 +57,19 @@ void FastOps::for_blocks(const Product& product, const Work& work) {
     columns = {columns.begin + group * product.columns, columns.end + group * product.columns};
     work(piece(row_block, row_step, product.num_rows), columns, scratch);
   });
+}
+
+WeightLayout FastOps::place_weight(Stream& stream, const PlaceWeightParams& p) {
+  if (p.n % kUnit != 0) {
+    return Ops::place_weight(stream, p);
+  }
+  if (p.from.format == WeightFormat::fp8) {
+    stream.copy(p.scales, p.from.scales, weight_scale_bytes(p.from.format, p.n, p.k));
+  }
+  const std::int32_t num_units = p.n / kUnit;
+  const std::int32_t step = divide_up(num_units, std::min(num_units, pool_.num_threads() * kTasksPerThread));
+  for_tasks(divide_up(num_units, step), [&](std::int32_t task, Scratch&) { kernels_.linear.pack_units(p, piece(task, step, num_units)); });
+  return WeightLayout::units;
 }
 
 // --- residual streams ---------------------------------------------------------------------------------------------
@@ -304,7 +321,7 @@ void FastOps::moe_rows(const MoeParams& p, Range rows) {
     const std::int32_t e = i == 0 ? p.num_experts : i - 1;  // the shared expert has the most bytes: first, so that it does not end alone
     // Blocks of equal size: a small rest would decode the weights for little.
     const std::int32_t count = dispatch.first[e + 1] - dispatch.first[e];
-    const std::int32_t blocks = divide_up(count, most_rows(p.hidden));
+    const std::int32_t blocks = divide_up(count, most_rows(p.hidden, unit_));
     for (std::int32_t block = 0; block < blocks; ++block) {
       const std::int64_t begin = std::int64_t{count} * block / blocks;
       const std::int64_t end = std::int64_t{count} * (block + 1) / blocks;

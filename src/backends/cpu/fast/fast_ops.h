@@ -14,7 +14,9 @@ namespace deepinfer::cpu {
 
 class FastOps final : public Ops {
  public:
-  explicit FastOps(std::int32_t num_threads);
+  FastOps(std::int32_t num_threads, ProductUnit unit);
+
+  WeightLayout place_weight(Stream& stream, const PlaceWeightParams& params) override;
 
   void embed(Stream& stream, const EmbedParams& params) override;
   void mix(Stream& stream, const MixParams& params) override;
@@ -74,6 +76,7 @@ class FastOps final : public Ops {
   void moe_rows(const MoeParams& params, Range rows);
 
   Kernels kernels_;
+  ProductUnit unit_;
   ThreadPool pool_;
   std::vector<Scratch> scratch_;  ///< one per worker
   Scratch shared_;                ///< of the operation that runs: what its tasks share

@@ -21,6 +21,9 @@ inline constexpr std::int32_t kRowBlock = 128;  ///< most rows of one task of a 
 inline constexpr std::int32_t kHeadChunk = 16;  ///< heads that one attend task takes together
 inline constexpr std::int32_t kKeyTile = 16;    ///< index keys that are scored together
 
+/// What multiplies with quantised weights. The matrix unit is there on some machines only (amx.h) and changes no bit.
+enum class ProductUnit : std::uint8_t { vector, matrix };
+
 /// Pairs of (row, expert) that share an expert, and where their intermediate values live.
 struct ExpertBatch {
   const ExpertWeights* weights = nullptr;
@@ -61,6 +64,7 @@ struct RowKernels {
 };
 
 struct LinearKernels {
+  void (*pack_units)(const PlaceWeightParams&, Range units);                      ///< units of sixteen rows (packed_weights.h)
   void (*linear_q8)(const LinearQ8Params&, Range rows, Range columns, Scratch&);  ///< columns of all groups, in [0, groups * n)
   void (*linear_bf16)(const LinearBf16Params&, Range rows, Range columns, Scratch&);
   void (*route)(const RouteParams&, Range rows, Scratch&);
@@ -110,8 +114,8 @@ struct Kernels {
 [[nodiscard]] MixKernels mix_kernels();
 [[nodiscard]] StreamKernels stream_kernels();
 [[nodiscard]] RowKernels row_kernels();
-[[nodiscard]] LinearKernels linear_kernels();
-[[nodiscard]] MoeKernels moe_kernels();
+[[nodiscard]] LinearKernels linear_kernels(ProductUnit unit);
+[[nodiscard]] MoeKernels moe_kernels(ProductUnit unit);
 [[nodiscard]] AttentionKernels attention_kernels();
 [[nodiscard]] IndexKernels index_kernels();
 [[nodiscard]] VisionKernels vision_kernels();
@@ -119,9 +123,13 @@ struct Kernels {
 /// The instruction set the kernels of this machine are compiled for, for people: "AVX2".
 [[nodiscard]] std::string_view instruction_set();
 
+/// True where the best kernels of this machine can use a matrix unit.
+[[nodiscard]] bool has_matrix_unit();
+
 /// The best kernels of this machine.
-[[nodiscard]] inline Kernels best_kernels() {
-  return {mix_kernels(), stream_kernels(), row_kernels(), linear_kernels(), moe_kernels(), attention_kernels(), index_kernels(), vision_kernels()};
+[[nodiscard]] inline Kernels best_kernels(ProductUnit unit) {
+  return {mix_kernels(),     stream_kernels(),    row_kernels(),   linear_kernels(unit),
+          moe_kernels(unit), attention_kernels(), index_kernels(), vision_kernels()};
 }
 
 }  // namespace deepinfer::cpu

@@ -12,23 +12,42 @@
 #include <hwy/foreach_target.h>
 
 #include "backends/cpu/fast/math-inl.h"
+#include "backends/cpu/fast/quantised-inl.h"
 #include "backends/cpu/fast/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace deepinfer::cpu::HWY_NAMESPACE {
 
+template <WeightFormat kFormat>
+HWY_INLINE void pack_units_of(const PlaceWeightParams& p, Range units) {
+  constexpr std::int32_t kBytes = block_bytes(kFormat);
+  const std::int32_t num_blocks = p.k / kUnitDepth;
+  const std::int64_t row_bytes = std::int64_t{num_blocks} * (kBytes / kUnit);
+  for (std::int64_t unit = units.begin; unit < units.end; ++unit) {
+    const std::uint8_t* rows = p.from.codes + unit * kUnit * row_bytes;
+    std::uint8_t* out = p.codes + unit * kUnit * row_bytes;
+    for (std::int32_t block = 0; block < num_blocks; ++block) {
+      pack_unit_block<kFormat>(rows + block * (kBytes / kUnit), row_bytes, kUnit, out + block * kBytes);
+    }
+    for (std::int64_t i = 0; kFormat == WeightFormat::fp4 && i < std::int64_t{kUnit} * num_blocks; ++i) {
+      p.scales[unit * kUnit * num_blocks + i] = p.from.scales[(unit * kUnit + i % kUnit) * num_blocks + i / kUnit];
+    }
+  }
+}
+
+void pack_units(const PlaceWeightParams& p, Range units) {
+  p.from.format == WeightFormat::fp8 ? pack_units_of<WeightFormat::fp8>(p, units) : pack_units_of<WeightFormat::fp4>(p, units);
+}
+
+template <ProductUnit kProductUnit>
 void linear_q8(const LinearQ8Params& p, Range rows, Range columns, Scratch& scratch) {
   check(rows.size() <= kRowBlock, "a linear task has at most one block of rows");
   const std::int32_t group = columns.begin / p.n;
   check(columns.end <= (group + 1) * p.n, "a linear task has columns of one group");
-  float* x = scratch.take<float>(static_cast<std::int64_t>(rows.size()) * p.k);
-  for (std::int32_t r = 0; r < rows.size(); ++r) {
-    const std::int64_t source = static_cast<std::int64_t>(rows.begin + r) * p.groups + group;
-    decode_q8_pairs(row_at(p.x.codes, source, p.k), row_at(p.x.scales, source, p.k / kQ8Group), p.k, row_at(x, r, p.k));
-  }
+  const Q8Selection source = {.x = p.x, .rows = rows.size(), .k = p.k, .first = std::int64_t{rows.begin} * p.groups + group, .stride = p.groups};
+  Activations<kProductUnit> x(source, scratch);
   const std::int32_t width = p.groups * p.n;
-  multiply_quantised({x, p.k, rows.size(), p.k}, p.weight, columns, Output<bf16>{row_at(p.y, rows.begin, width) + columns.begin, width},
-                     scratch);
+  multiply_quantised(x, p.weight, columns, Output<bf16>{row_at(p.y, rows.begin, width) + columns.begin, width}, scratch);
 }
 
 /// What a task of a linear computes.
@@ -140,7 +159,9 @@ void route(const RouteParams& p, Range rows, Scratch& scratch) {
   }
 }
 
-LinearKernels make_linear_kernels() { return {linear_q8, linear_bf16, route}; }
+LinearKernels make_linear_kernels(ProductUnit unit) {
+  return {pack_units, unit == ProductUnit::matrix ? linear_q8<ProductUnit::matrix> : linear_q8<ProductUnit::vector>, linear_bf16, route};
+}
 
 }  // namespace deepinfer::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -148,6 +169,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace deepinfer::cpu {
 HWY_EXPORT(make_linear_kernels);
-LinearKernels linear_kernels() { return HWY_DYNAMIC_DISPATCH(make_linear_kernels)(); }
+LinearKernels linear_kernels(ProductUnit unit) { return HWY_DYNAMIC_DISPATCH(make_linear_kernels)(unit); }
 }  // namespace deepinfer::cpu
 #endif

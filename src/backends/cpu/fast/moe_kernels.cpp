@@ -10,7 +10,7 @@
 #include <hwy/foreach_target.h>
 
 #include "backends/cpu/fast/math-inl.h"
-#include "backends/cpu/fast/weights-inl.h"
+#include "backends/cpu/fast/quantised-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace deepinfer::cpu::HWY_NAMESPACE {
@@ -27,19 +27,15 @@ HWY_INLINE VF activate(VF gate, VF up, VF limit, VF weight) {
   return round_to_bf16(hn::Mul(hn::Mul(silu, bounded_t), weight));
 }
 
+template <ProductUnit kProductUnit>
 void gate_up(const MoeParams& p, const ExpertBatch& batch, Range pairs, Range columns, Scratch& scratch) {
   check(pairs.size() <= kRowBlock, "an expert task has at most one block of rows");
-  float* x = scratch.take<float>(static_cast<std::int64_t>(pairs.size()) * p.hidden);
-  for (std::int32_t i = 0; i < pairs.size(); ++i) {
-    const std::int64_t row = batch.row[pairs.begin + i];
-    decode_q8_pairs(row_at(p.x.codes, row, p.hidden), row_at(p.x.scales, row, p.hidden / kQ8Group), p.hidden, row_at(x, i, p.hidden));
-  }
+  Activations<kProductUnit> x({.x = p.x, .rows = pairs.size(), .k = p.hidden, .list = batch.row + pairs.begin}, scratch);
   const std::int64_t values = static_cast<std::int64_t>(pairs.size()) * columns.size();
   const Output<float> gate = {scratch.take<float>(values), columns.size()};
   const Output<float> up = {scratch.take<float>(values), columns.size()};
-  const Operand operand = {x, p.hidden, pairs.size(), p.hidden};
-  multiply_quantised(operand, batch.weights->w1, columns, gate, scratch);
-  multiply_quantised(operand, batch.weights->w3, columns, up, scratch);
+  multiply_quantised(x, batch.weights->w1, columns, gate, scratch);
+  multiply_quantised(x, batch.weights->w3, columns, up, scratch);
   const VF limit = hn::Set(DF(), p.swiglu_limit > 0 ? p.swiglu_limit : std::numeric_limits<float>::infinity());
   for (std::int32_t i = 0; i < pairs.size(); ++i) {
     const VF weight = hn::Set(DF(), batch.scale[pairs.begin + i]);
@@ -51,16 +47,13 @@ void gate_up(const MoeParams& p, const ExpertBatch& batch, Range pairs, Range co
   }
 }
 
+template <ProductUnit kProductUnit>
 void down(const MoeParams& p, const ExpertBatch& batch, Range pairs, Range columns, Scratch& scratch) {
   check(pairs.size() <= kRowBlock, "an expert task has at most one block of rows");
-  const std::int32_t k = p.intermediate;
-  float* x = scratch.take<float>(static_cast<std::int64_t>(pairs.size()) * k);
-  for (std::int32_t i = 0; i < pairs.size(); ++i) {
-    const std::int64_t pair = pairs.begin + i;
-    decode_q8_pairs(row_at(batch.act_codes, pair, k), row_at(batch.act_scales, pair, k / kQ8Group), k, row_at(x, i, k));
-  }
+  const Q8Rows activations = {batch.act_codes, batch.act_scales};
+  Activations<kProductUnit> x({.x = activations, .rows = pairs.size(), .k = p.intermediate, .first = pairs.begin}, scratch);
   const Output<bf16> y = {row_at(batch.out, pairs.begin, p.hidden) + columns.begin, p.hidden};
-  multiply_quantised({x, k, pairs.size(), k}, batch.weights->w2, columns, y, scratch);
+  multiply_quantised(x, batch.weights->w2, columns, y, scratch);
 }
 
 void combine(const MoeParams& p, const bf16* outputs, const std::int32_t* places, Range rows) {
@@ -77,7 +70,10 @@ void combine(const MoeParams& p, const bf16* outputs, const std::int32_t* places
   }
 }
 
-MoeKernels make_moe_kernels() { return {gate_up, down, combine}; }
+MoeKernels make_moe_kernels(ProductUnit unit) {
+  return unit == ProductUnit::matrix ? MoeKernels{gate_up<ProductUnit::matrix>, down<ProductUnit::matrix>, combine}
+                                     : MoeKernels{gate_up<ProductUnit::vector>, down<ProductUnit::vector>, combine};
+}
 
 }  // namespace deepinfer::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -85,6 +81,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace deepinfer::cpu {
 HWY_EXPORT(make_moe_kernels);
-MoeKernels moe_kernels() { return HWY_DYNAMIC_DISPATCH(make_moe_kernels)(); }
+MoeKernels moe_kernels(ProductUnit unit) { return HWY_DYNAMIC_DISPATCH(make_moe_kernels)(unit); }
 }  // namespace deepinfer::cpu
 #endif

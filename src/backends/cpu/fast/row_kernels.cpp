@@ -1,5 +1,6 @@
 // Norms, quantisation, rotation and the rows that later queries read (docs/spec/model.md 4.3-4.6, 5.4, 9.1).
 #include "backends/cpu/cache_rows.h"
+#include "backends/cpu/fast/amx.h"
 #include "backends/cpu/fast/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -122,6 +123,7 @@ void store_compressed(const StoreCompressedParams& p, Range rows, Scratch& scrat
 RowKernels make_row_kernels() { return {rms_norm, quantise, rotate, window_rows, compress_pairs, store_index_keys, store_compressed}; }
 
 const char* target_name() { return hwy::TargetName(HWY_TARGET); }
+bool target_has_matrix_unit() { return HWY_TARGET == HWY_AVX3; }
 
 }  // namespace deepinfer::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -130,6 +132,8 @@ HWY_AFTER_NAMESPACE();
 namespace deepinfer::cpu {
 HWY_EXPORT(target_name);
 std::string_view instruction_set() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
+HWY_EXPORT(target_has_matrix_unit);
+bool has_matrix_unit() { return HWY_DYNAMIC_DISPATCH(target_has_matrix_unit)() && amx::is_usable(); }
 HWY_EXPORT(make_row_kernels);
 RowKernels row_kernels() { return HWY_DYNAMIC_DISPATCH(make_row_kernels)(); }
 }  // namespace deepinfer::cpu

@@ -1,4 +1,4 @@
-#include "machine_probe.h"
+#include "backends/cpu/machine_probe.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,13 +6,16 @@
 #include <thread>
 #include <vector>
 
+#include "backends/cpu/fast/kernels.h"
+#include "backends/cpu/fast/amx.h"
+
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/machine_probe.cpp"  // from bench/
+#define HWY_TARGET_INCLUDE "backends/cpu/machine_probe.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace deepinfer::bench::HWY_NAMESPACE {
+namespace deepinfer::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// Ten independent chains of multiply-adds; returns the FLOPs done and a value that depends on all of them.
@@ -52,11 +55,11 @@ std::uint64_t read_words(const std::uint64_t* words, std::size_t count) {
   return hn::GetLane(hn::Add(a, b));
 }
 
-}  // namespace deepinfer::bench::HWY_NAMESPACE
+}  // namespace deepinfer::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace deepinfer::bench {
+namespace deepinfer::cpu {
 HWY_EXPORT(multiply_add);
 HWY_EXPORT(read_words);
 
@@ -90,14 +93,17 @@ MachineLimits probe_machine(std::int32_t num_threads) {
   std::vector<std::vector<std::uint64_t>> memory(static_cast<std::size_t>(num_threads), std::vector<std::uint64_t>(kWords, 1));
   std::vector<std::uint64_t> sums(memory.size());
   std::vector<float> sinks(memory.size());
-  return {.bytes_per_second = best_rate(num_threads,
-                                        [&](std::size_t t) {
-                                          sums[t] = HWY_DYNAMIC_DISPATCH(read_words)(memory[t].data(), kWords);
-                                          return static_cast<double>(kWords * sizeof(std::uint64_t));
-                                        }),
-          .flops_per_second =
-              best_rate(num_threads, [&](std::size_t t) { return HWY_DYNAMIC_DISPATCH(multiply_add)(std::int64_t{2} << 20, &sinks[t]); })};
+  MachineLimits out;
+  out.bytes_per_second = best_rate(num_threads, [&](std::size_t t) {
+    sums[t] = HWY_DYNAMIC_DISPATCH(read_words)(memory[t].data(), kWords);
+    return static_cast<double>(kWords * sizeof(std::uint64_t));
+  });
+  constexpr std::int64_t kMultiplyAdds = std::int64_t{2} << 20;
+  out.flops_per_second = best_rate(num_threads, [&](std::size_t t) { return HWY_DYNAMIC_DISPATCH(multiply_add)(kMultiplyAdds, &sinks[t]); });
+  out.matrix_flops_per_second =
+      has_matrix_unit() ? best_rate(num_threads, [](std::size_t) { return amx::multiply_in_registers(kMultiplyAdds / 8); }) : out.flops_per_second;
+  return out;
 }
 
-}  // namespace deepinfer::bench
+}  // namespace deepinfer::cpu
 #endif

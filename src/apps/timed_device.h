@@ -1,0 +1,46 @@
+// A device that measures what another one does: every operation with its shape, time, and the bytes and FLOPs it cannot do without
+// (docs/spec/kernels.md section 2: weights and cached rows once, activations stay on the chip). Not here: which steps are run (bench_steps.cpp).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "ops/device.h"
+#include "ops/ops.h"
+
+namespace deepinfer::apps {
+
+/// Sums over the calls of one operation with one shape.
+struct OpTime {
+  std::int64_t num_calls = 0;
+  double seconds = 0;
+  double bytes = 0;
+  double flops = 0;
+  bool is_quantised_product = false;  ///< a matrix unit may do it
+};
+
+/// By "operation shape".
+using OpTimes = std::map<std::string, OpTime>;
+
+class TimedDevice final : public Device {
+ public:
+  explicit TimedDevice(Device& inner);
+  ~TimedDevice() override;
+
+  [[nodiscard]] const DeviceInfo& info() const override { return inner_.info(); }
+  [[nodiscard]] Buffer allocate(std::size_t size_bytes) override { return inner_.allocate(size_bytes); }
+  [[nodiscard]] std::unique_ptr<Stream> make_stream() override { return inner_.make_stream(); }
+  [[nodiscard]] Ops& ops() override;
+
+  /// What was done since the last call.
+  [[nodiscard]] OpTimes take_times();
+
+ private:
+  class TimedOps;
+  Device& inner_;
+  std::unique_ptr<TimedOps> ops_;
+};
+
+}  // namespace deepinfer::apps
