@@ -40,6 +40,7 @@ std::size_t run_scores(std::int64_t num_rows, std::int64_t scores_per_row) {
 }  // namespace
 
 void CudaOps::embed(Stream& s, const EmbedParams& p) { launch(cuda::embed, p, s); }
+void CudaOps::mix(Stream& s, const MixParams& p) { launch(cuda::mix, p, s); }
 void CudaOps::collapse_norm(Stream& s, const CollapseNormParams& p) { launch(cuda::collapse_norm, p, s); }
 void CudaOps::expand(Stream& s, const ExpandParams& p) { launch(cuda::expand, p, s); }
 void CudaOps::mean_streams(Stream& s, const MeanStreamsParams& p) { launch(cuda::mean_streams, p, s); }
@@ -59,13 +60,6 @@ void CudaOps::add(Stream& s, const AddParams& p) { launch(cuda::add, p, s); }
 void CudaOps::silu_product(Stream& s, const SiluProductParams& p) { launch(cuda::silu_product, p, s); }
 void CudaOps::gelu(Stream& s, const GeluParams& p) { launch(cuda::gelu, p, s); }
 void CudaOps::gather_cells(Stream& s, const GatherCellsParams& p) { launch(cuda::gather_cells, p, s); }
-
-void CudaOps::mix(Stream& s, const MixParams& p) {
-  if (p.num_rows > 0) {
-    cuda::mix(p, partials_.room<double>(mix_partials(p)), handle(s));
-    must(cudaGetLastError());
-  }
-}
 
 void CudaOps::linear_q8(Stream& s, const LinearQ8Params& p) {
   if (p.num_rows > 0) {
@@ -97,7 +91,7 @@ void CudaOps::index_select(Stream& s, const IndexSelectParams& p) {
   const std::int64_t per_row = index_scores_per_row(p);
   auto* scores = partials_.room<float>(run_scores(p.rows.num_rows, per_row));
   in_runs(p.rows.num_rows, per_row, [&](std::int64_t first, std::int64_t count) {
-    cuda::index_select(p, first, count, queries_.room<std::byte>(index_query_bytes(p, count)), scores, handle(s));
+    cuda::index_select(p, first, count, scores, handle(s));
   });
 }
 

@@ -109,7 +109,6 @@ class CudaOps final : public Ops {
  private:
   Scratch activations_;  // decoded inputs of linears
   Scratch partials_;     // mixing sums, router logits, index scores, attention scores
-  Scratch queries_;      // quantised index queries
   Scratch experts_;      // rows sorted by expert and what flows between the two expert products
 };
 

@@ -19,21 +19,25 @@ __global__ void window_rows_kernel(WindowRowsParams p) {
   }
 }
 
-/// Block (i, chunk) copies the i-th of the last rows.
+/// Blocks (., chunk) copy the last rows of a chunk, 4 bytes a thread where records are whole words.
 __global__ void store_ring_kernel(StoreRingParams p) {
   begin_in_turn();
   const std::int32_t chunk = blockIdx.y;
   const std::int32_t count = p.chunks.num_rows[chunk];
   const std::int32_t stored = min(min(p.stored_rows[chunk], p.ring_rows), count);
-  if (static_cast<std::int32_t>(blockIdx.x) >= stored) {
-    return;
-  }
-  const std::int64_t i = count - stored + static_cast<std::int32_t>(blockIdx.x);
-  const std::int64_t place = (p.chunks.first_position[chunk] + i) % p.ring_rows;
-  const std::uint8_t* source = row_at(p.own, p.chunks.first_row[chunk] + i, p.record_bytes);
-  std::uint8_t* target = row_at(p.ring, static_cast<std::int64_t>(p.chunks.slot[chunk]) * p.ring_rows + place, p.record_bytes);
-  for (std::int32_t c = threadIdx.x; c < p.record_bytes; c += blockDim.x) {
-    target[c] = source[c];
+  for (std::int32_t i = count - stored + static_cast<std::int32_t>(blockIdx.x); i < count; i += static_cast<std::int32_t>(gridDim.x)) {
+    const std::int64_t place = (p.chunks.first_position[chunk] + static_cast<std::int64_t>(i)) % p.ring_rows;
+    const std::uint8_t* source = row_at(p.own, static_cast<std::int64_t>(p.chunks.first_row[chunk]) + i, p.record_bytes);
+    std::uint8_t* target = row_at(p.ring, static_cast<std::int64_t>(p.chunks.slot[chunk]) * p.ring_rows + place, p.record_bytes);
+    if (p.record_bytes % 4 == 0) {
+      for (std::int32_t c = threadIdx.x; c < p.record_bytes / 4; c += blockDim.x) {
+        reinterpret_cast<unsigned*>(target)[c] = reinterpret_cast<const unsigned*>(source)[c];
+      }
+    } else {
+      for (std::int32_t c = threadIdx.x; c < p.record_bytes; c += blockDim.x) {
+        target[c] = source[c];
+      }
+    }
   }
 }
 
@@ -124,7 +128,9 @@ void window_rows(const WindowRowsParams& p, cudaStream_t stream) {
 }
 
 void store_ring(const StoreRingParams& p, cudaStream_t stream) {
-  start(store_ring_kernel, {.grid = dim3(p.ring_rows, p.chunks.num_chunks), .block = 128}, stream, p);
+  // Decode stores a row a chunk; the few long chunks of prefill have the GPU for themselves.
+  const int blocks = p.chunks.num_chunks <= 4 ? p.ring_rows : 4;
+  start(store_ring_kernel, {.grid = dim3(blocks, p.chunks.num_chunks), .block = 128}, stream, p);
 }
 
 void compress_pairs(const CompressPairsParams& p, cudaStream_t stream) {

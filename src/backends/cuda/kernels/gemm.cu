@@ -14,8 +14,11 @@ int plain_columns(std::int64_t columns) { return columns <= 8 ? 8 : columns <= 1
 
 int columns_for(bool is_packed, std::int64_t columns) { return is_packed ? packed_columns(columns) : plain_columns(columns); }
 
-/// Columns of a tile when experts have `mean` columns each. A second tile costs as much as the first; empty columns cost little.
-int expert_columns(bool is_packed, std::int64_t mean) { return columns_for(is_packed, mean <= 3 ? mean : mean + mean / 2 + 2); }
+/// Columns of a tile when experts have `mean` columns each, which vary. In small tiles, turning the weight's codes is what takes time: a
+/// second tile costs as much as the first, empty columns cost little. In large tiles products take it, so that empty columns cost.
+int expert_columns(bool is_packed, std::int64_t mean) {
+  return columns_for(is_packed, mean <= 3 ? mean : mean <= 9 ? mean + mean / 2 + 2 : mean <= 28 ? 32 : mean);
+}
 
 }  // namespace
 

@@ -23,18 +23,24 @@ struct LaneStep {
   std::uint8_t x_scale[kColumnTiles];
 };
 
-/// Steps that are on their way: enough bytes for the memory, few enough registers for kNarrowBlocks blocks on a multiprocessor.
-template <WeightKind kind, int kColumnTiles>
-constexpr int kAhead = kind == WeightKind::bf16 ? 8 / kColumnTiles : kColumnTiles > 1 ? 2 : 3;
-template <WeightKind kind, int kColumnTiles>
-constexpr int kNarrowBlocks = kind == WeightKind::fp8 && kColumnTiles == 1 ? 3 : 2;
+/// Blocks that share a multiprocessor, by how many blocks there are: alone, a block keeps more of its codes on their way.
+enum class Crowd : std::uint8_t { alone, usual, large };
 
-template <WeightKind kind, int kBytes, int kColumnTiles>
-__global__ __launch_bounds__(kSlices * 32, kNarrowBlocks<kind, kColumnTiles>) void narrow_gemm_kernel(GemmParams p) {
+template <WeightKind kind, int kColumnTiles, Crowd crowd>
+constexpr int kNarrowBlocks = crowd == Crowd::alone ? 1 : kind != WeightKind::fp8 || kColumnTiles > 1 ? 2 : crowd == Crowd::usual ? 3 : 4;
+/// Steps that are on their way, as registers allow.
+template <WeightKind kind, int kColumnTiles, Crowd crowd>
+constexpr int kAhead = kColumnTiles > 1        ? 2
+                       : crowd == Crowd::alone ? (kind == WeightKind::bf16 ? 16 : kind == WeightKind::fp8 ? 10 : 6)
+                       : crowd == Crowd::usual ? (kind == WeightKind::bf16 ? 8 : 3)
+                                               : (kind == WeightKind::bf16 ? 8 : 2);
+
+template <WeightKind kind, int kBytes, int kColumnTiles, Crowd crowd>
+__global__ __launch_bounds__(kSlices * 32, kNarrowBlocks<kind, kColumnTiles, crowd>) void narrow_gemm_kernel(GemmParams p) {
   using Step = LaneStep<kind, kBytes, kColumnTiles>;
   constexpr int kStep = 4 * Step::kCodes;
   constexpr int kUnits = Step::kCodes / 8;
-  constexpr int kDepth = kAhead<kind, kColumnTiles>;
+  constexpr int kDepth = kAhead<kind, kColumnTiles, crowd>;
   __shared__ float parts[kSlices][kColumnTiles][4][32];
   if (p.experts != nullptr) {
     wait_for_inputs();  // the tiles
@@ -294,18 +300,21 @@ __global__ __launch_bounds__(256) void wide_gemm_kernel(GemmParams p) {
 
 template <WeightKind kind, int kBytes>
 void launch_vector(const GemmParams& p, int tile_columns, int num_tiles, int groups, cudaStream_t stream) {
-  const auto narrow = [&](auto kernel) {
-    start(kernel, {.grid = dim3((p.n + kTileRows - 1) / kTileRows, num_tiles, groups), .block = kSlices * 32}, stream, p);
-  };
+  const dim3 grid((p.n + kTileRows - 1) / kTileRows, num_tiles, groups);
+  const auto narrow = [&](auto kernel) { start(kernel, {.grid = grid, .block = kSlices * 32}, stream, p); };
   const auto wide = [&](auto kernel, int shared_bytes) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
     start(kernel, {.grid = dim3((p.n + kWideRows - 1) / kWideRows, num_tiles, groups), .block = 256, .shared_bytes = static_cast<std::size_t>(shared_bytes)},
           stream, p);
   };
   if (tile_columns == 8) {
-    narrow(narrow_gemm_kernel<kind, kBytes, 1>);
+    constexpr unsigned kMultiprocessors = 132;
+    const unsigned blocks = grid.x * grid.y * grid.z;
+    narrow(blocks <= kMultiprocessors       ? narrow_gemm_kernel<kind, kBytes, 1, Crowd::alone>
+           : blocks <= 3 * kMultiprocessors ? narrow_gemm_kernel<kind, kBytes, 1, Crowd::usual>
+                                            : narrow_gemm_kernel<kind, kBytes, 1, Crowd::large>);
   } else if (tile_columns == 16) {
-    narrow(narrow_gemm_kernel<kind, kBytes, 2>);
+    narrow(narrow_gemm_kernel<kind, kBytes, 2, Crowd::usual>);
   } else if (tile_columns == 32) {
     wide(wide_gemm_kernel<kind, kBytes, 32>, kStages * WideStage<kind, kBytes, 32>::kBytesTotal);
   } else {

@@ -304,14 +304,12 @@ unsigned select_blocks(std::int64_t scores, std::int64_t selections) {
 
 }  // namespace
 
-std::size_t index_query_bytes(const IndexSelectParams&, std::int64_t) { return 0; }
-
 std::int64_t index_scores_per_row(const IndexSelectParams& p) {
   return p.candidate_mode == CandidateMode::restrict ? static_cast<std::int64_t>(p.candidate_top_blocks) * p.candidate_block_size
                                                      : static_cast<std::int64_t>(p.chunks.max_blocks) * p.rows_per_block;
 }
 
-void index_select(const IndexSelectParams& p, std::int64_t first_row, std::int64_t rows, void*, float* scores, cudaStream_t stream) {
+void index_select(const IndexSelectParams& p, std::int64_t first_row, std::int64_t rows, float* scores, cudaStream_t stream) {
   const auto factor = static_cast<float>(1.0 / sqrt(static_cast<double>(p.index_dim) * p.heads));
   const std::int64_t stride = index_scores_per_row(p);
   constexpr std::int64_t kBlocks = kMultiprocessors * 3;  // that run at once at the released model's width; each goes on to further keys

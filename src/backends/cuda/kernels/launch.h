@@ -23,8 +23,7 @@ void rotate(const RotateParams&, cudaStream_t);
 void add_rows(const AddRowsParams&, cudaStream_t);
 
 // mix.cu
-std::size_t mix_partials(const MixParams&);  ///< doubles of scratch
-void mix(const MixParams&, double* partials, cudaStream_t);
+void mix(const MixParams&, cudaStream_t);
 
 // engram.cu
 void engram_gather(const EngramGatherParams&, cudaStream_t);
@@ -38,15 +37,8 @@ void store_index_keys(const StoreIndexKeysParams&, cudaStream_t);
 void store_compressed(const StoreCompressedParams&, cudaStream_t);
 
 // index.cu
-/// Rotated and quantised queries: codes times 2 as int8 [rows, heads, dim], scales [rows, heads, dim / 32], head weights [rows, heads].
-struct IndexQueries {
-  std::int8_t* codes = nullptr;
-  float* scales = nullptr;
-  float* head_weight = nullptr;
-};
-std::size_t index_query_bytes(const IndexSelectParams&, std::int64_t rows);
 std::int64_t index_scores_per_row(const IndexSelectParams&);  ///< floats of scratch
-void index_select(const IndexSelectParams&, std::int64_t first_row, std::int64_t rows, void* queries, float* scores, cudaStream_t);
+void index_select(const IndexSelectParams&, std::int64_t first_row, std::int64_t rows, float* scores, cudaStream_t);
 
 // attention.cu
 std::int64_t attend_scratch_per_row(const AttendParams&);  ///< floats of scratch

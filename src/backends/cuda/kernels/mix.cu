@@ -270,9 +270,7 @@ void launch_mix(const MixParams& p, cudaStream_t stream) {
 
 }  // namespace
 
-std::size_t mix_partials(const MixParams&) { return 0; }
-
-void mix(const MixParams& p, double*, cudaStream_t stream) {
+void mix(const MixParams& p, cudaStream_t stream) {
   constexpr std::int32_t kFewRows = 64;  // clusters of eight rows still run side by side; each reads all of fn
   constexpr std::int32_t kManyRowTiles = 4;
   p.num_rows <= kFewRows ? launch_mix<1>(p, stream) : launch_mix<kManyRowTiles>(p, stream);
