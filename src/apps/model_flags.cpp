@@ -59,11 +59,12 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   command
       .add_option("--replay", flags.replay,
                   "exact: every prompt token passes every layer and a prefix hit changes no bit; bounded: only the last tokens pass the "
-                  "decoder half, faster and slightly different, as the official engine may do")
-      ->check(CLI::IsMember({"exact", "bounded"}))
+                  "decoder half, faster and slightly different, as the official engine may do; mask: the answers of bounded with all tokens "
+                  "computed, to compare with")
+      ->check(CLI::IsMember({"exact", "bounded", "mask"}))
       ->capture_default_str()
       ->group(group);
-  command.add_option("--replay-keep", flags.replay_keep, "bounded: prompt tokens that pass the decoder half; 0: the window and 12 more")
+  command.add_option("--replay-keep", flags.replay_keep, "bounded and mask: prompt tokens that count in the decoder half; 0: the window and 12 more")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str()
       ->group(group);

@@ -22,7 +22,7 @@ struct ModelFlags {
   std::int32_t max_batched_tokens = 512;
   std::int32_t max_model_len = 0;   ///< 0: what the model was made for
   std::size_t kv_memory_bytes = 0;  ///< 0: room for max_requests of full length
-  std::string replay = "exact";     ///< or "bounded"
+  std::string replay = "exact";     ///< or "bounded" or "mask"
   std::int32_t replay_keep = 0;     ///< 0: the window and 12 more
   bool prefix_cache = true;
   std::int32_t num_prefix_states = -1;     ///< −1: max_requests

@@ -14,7 +14,7 @@ namespace deepinfer::engine {
 namespace {
 
 /// The chunk and up to `lookback` tokens before it.
-model::Chunk make_chunk(const scheduler::PlannedChunk& planned, const LiveRequest& live, std::int32_t lookback) {
+model::Chunk make_chunk(const scheduler::PlannedChunk& planned, const LiveRequest& live, std::int32_t lookback, bool masks_rows) {
   const std::span<const TokenId> tokens = live.tokens();
   const auto first = static_cast<std::size_t>(planned.first_position);
   const auto num_tokens = static_cast<std::size_t>(planned.num_tokens);
@@ -26,6 +26,7 @@ model::Chunk make_chunk(const scheduler::PlannedChunk& planned, const LiveReques
           .previous = tokens.subspan(first - num_previous, num_previous),
           .num_logit_rows = planned.num_logit_rows,
           .keep_from = planned.keep_from,
+          .masks_rows = masks_rows,
           .first_valid = planned.first_valid,
           .stored_until = planned.stored_until};
 }
@@ -67,6 +68,7 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
       overlaps_(options.overlap_depth > 0),
       shares_prefixes_(reuse_policy(parts_, options).reuse != scheduler::Reuse::none),
       jumps_ahead_(options.jump_ahead && parts_.forced_tokens),
+      masks_rows_(options.replay_masks),
       scheduler_({.max_requests = options.max_requests,
                   .max_batched_tokens = options.max_batched_tokens,
                   .reuse = reuse_policy(parts_, options),
@@ -247,7 +249,7 @@ void Engine::gather_chunks() {
     if (live == live_.end() || live->second.is_finished()) {
       continue;
     }
-    chunks_.push_back(make_chunk(planned, live->second, parts_.num_previous_tokens));
+    chunks_.push_back(make_chunk(planned, live->second, parts_.num_previous_tokens, masks_rows_));
     if (!live->second.images().empty()) {
       const PositionRange chunk{.first = planned.first_position, .end = planned.first_position + planned.num_tokens};
       chunks_.back().images = live->second.images().in_chunk(chunk, parts_.num_previous_tokens);

@@ -188,6 +188,7 @@ class Engine {
   bool overlaps_ = false;
   bool shares_prefixes_ = false;
   bool jumps_ahead_ = false;
+  bool masks_rows_ = false;
   scheduler::Scheduler scheduler_;
   ImageEncoder image_encoder_;
   SwappedRequests swapped_;

@@ -37,6 +37,7 @@ struct EngineOptions {
   std::int32_t max_queue = 1024;          ///< requests that wait beside those that run
   Replay replay = Replay::exact;
   std::int32_t replay_keep = 0;                 ///< bounded: prompt rows that pass the decoder half; 0: the window and 12 more
+  bool replay_masks = false;                    ///< bounded: other rows pass it too and see no window; the same bits for more work
   bool prefix_cache = true;                     ///< what requests leave in the cache serves later ones with the same beginning
   std::int32_t num_prefix_states = -1;          ///< exact: states kept behind prefixes beside those that free slots hold; -1: half of
                                                 ///< the memory of the blocks, at least max_requests

@@ -241,6 +241,9 @@ TEST_P(RealModelLaw, BoundedReplayDoesNotDependOnChunksAndIsExactForShortPrompts
   for (const std::size_t num_prompt : {keep - 8, keep, keep + 1, std::size_t{150}}) {
     const auto request = request_of(random, num_prompt, 6);
     const auto whole = tokens_bounded(GetParam(), {request}, {.max_requests = 1, .max_batched_tokens = 512, .max_model_len = 512});
+    EXPECT_EQ(tokens_bounded(GetParam(), {request},
+                             {.max_requests = 1, .max_batched_tokens = 64, .max_model_len = 512, .replay_masks = true}),
+              whole);
     for (const std::int32_t budget : {1, 13, 64}) {
       EXPECT_EQ(tokens_bounded(GetParam(), {request}, {.max_requests = 1, .max_batched_tokens = budget, .max_model_len = 512}), whole);
     }

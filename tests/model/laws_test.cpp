@@ -172,6 +172,27 @@ TEST_F(Laws, BoundedReplayDoesNotDependOnChunks) {
   }
 }
 
+// Values of kept rows are the same in both forms, and so is what they leave in the caches.
+TEST_F(Laws, MaskedRowsEqualRowsThatLeave) {
+  std::mt19937 random(18);
+  const std::int32_t window = model_.model->config().sliding_window;
+  for (std::size_t length = 1; length <= 72; ++length) {
+    const std::vector<TokenId> ids = random_ids(random, length);
+    const std::int32_t keep = window + static_cast<std::int32_t>(random() % 28);
+    const auto any_chunk = [&] { return static_cast<std::size_t>(1 + random() % 72); };
+    Sequence compact(model_);
+    compact.keep_from = std::max(0, static_cast<std::int32_t>(length) - keep);
+    Sequence mask(model_);
+    mask.keep_from = compact.keep_from;
+    mask.masks_rows = true;
+    ASSERT_TRUE(same_bits(mask.prefill(ids, any_chunk()), compact.prefill(ids, any_chunk()))) << length << " tokens, " << keep << " kept";
+    ASSERT_EQ(mask.reader().state_sha256(mask.length()), compact.reader().state_sha256(compact.length())) << length;
+    compact.keep_from = 0;
+    mask.keep_from = 0;
+    ASSERT_TRUE(same_bits(mask.decode({5, 6, 7}), compact.decode({5, 6, 7}))) << length;
+  }
+}
+
 TEST(ThreadLaws, AnyNumberOfThreadsGivesTheSameBits) {
   std::mt19937 random(17);
   const std::vector<TokenId> ids = random_ids(random, 150);

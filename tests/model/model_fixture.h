@@ -106,6 +106,7 @@ class Sequence {
             .previous = all.subspan(static_cast<std::size_t>(first) - reach, reach),
             .num_logit_rows = num_logit_rows,
             .keep_from = keep_from,
+            .masks_rows = masks_rows,
             .first_valid = first_valid_,
             .stored_until = stored_until_,
             .images = started_images_};
@@ -158,6 +159,7 @@ class Sequence {
   [[nodiscard]] std::int32_t length() const { return static_cast<std::int32_t>(tokens_.size()); }
 
   std::int32_t keep_from = 0;
+  bool masks_rows = false;
   std::vector<model::ImageSpan> images;  ///< of the whole request
 
  private:

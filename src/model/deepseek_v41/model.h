@@ -68,6 +68,7 @@ struct Chunk {
       previous;                     ///< the tokens right before, at least min(num_previous_tokens(), first_position) of them, oldest first
   std::int32_t num_logit_rows = 0;  ///< logits are wanted for the last this many rows
   std::int32_t keep_from = 0;       ///< decoder-side replay (10.2): first position of the rectangle; 0: exact
+  bool masks_rows = false;          ///< rows before the rectangle pass the decoder half too and see no window (mask); else they leave (compact)
   std::int32_t first_valid = 0;     ///< encoder-side replay (10.3): window rows before this position do not exist
   std::int32_t stored_until = 0;    ///< compressed rows of tokens before this position are cached and not rewritten
   std::span<const ImageSpan> images = {};  ///< that lie in the chunk, wholly, or end where `previous` reaches

@@ -19,6 +19,9 @@ struct Kept {
 Kept kept_part(const Chunk& chunk) {
   const auto num_rows = static_cast<std::int32_t>(chunk.tokens.size());
   const std::int32_t before = std::clamp(chunk.keep_from - chunk.first_position, 0, num_rows);
+  if (chunk.masks_rows) {
+    return {};
+  }
   return before == num_rows ? Kept{.skipped = num_rows - 1, .is_placeholder = true} : Kept{.skipped = before, .is_placeholder = false};
 }
 
@@ -104,7 +107,10 @@ RowSet StepTables::build_rows(std::span<const Chunk> chunks, RowKind kind) {
     chunk_rows[c] = static_cast<std::int32_t>(chunk.tokens.size()) - kept.skipped;
     first_position[c] = chunk.first_position + kept.skipped;
     slot[c] = chunk.slot.value;
-    stored[c] = kept.is_placeholder || is_draft ? 0 : chunk_rows[c];
+    // Masked rows leave no trace, as if they were not there.
+    const std::int32_t end = first_position[c] + chunk_rows[c];
+    const std::int32_t visible = is_kept && chunk.masks_rows ? std::clamp(end - chunk.keep_from, 0, chunk_rows[c]) : chunk_rows[c];
+    stored[c] = kept.is_placeholder || is_draft ? 0 : visible;
     const std::int32_t bound = std::max(chunk.first_valid, is_kept ? chunk.keep_from : 0);
     for (std::int32_t i = 0; i < chunk_rows[c]; ++i, ++row) {
       position[row] = first_position[c] + i;
