@@ -104,6 +104,20 @@ TEST(EngineConstraint, LogprobsAreThoseUnderTheMask) {
   }
 }
 
+TEST(EngineConstraint, ABiasBringsNoMaskedTokenBackAndCannotForbidWhatIsForced) {
+  for (const double temperature : {0.0, 1.0}) {
+    GenerationRequest request = constrained("cd{3}e[f-h]");
+    request.sampling.temperature = temperature;
+    request.sampling.adjustments = {.bias = {{TokenId{10}, 100.0F}}};  // "k"
+    for (std::int32_t id = 2; id < 8; ++id) {                          // all that the pattern is made of
+      request.sampling.adjustments.bias.emplace_back(TokenId{id}, -100.0F);
+    }
+    const Reply reply = alone(request);
+    EXPECT_EQ(reply.finish->reason, FinishReason::stop);
+    EXPECT_TRUE(std::regex_match(reply.text(), std::regex("cd{3}e[f-h]"))) << reply.text();
+  }
+}
+
 TEST(EngineConstraint, AGrammarThatNoTokenSpellsFailsAlone) {
   Harness harness;
   const RequestId bad = harness.submit(constrained("[0-9]+"));
