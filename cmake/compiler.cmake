@@ -43,6 +43,7 @@ endif()
 # Instruction sets that kernels are not compiled for. x86: SSSE3 without SSE4 is no machine anybody runs this on. ARM: kernels hold registers in
 # arrays, which the vectors of SVE, whose length is known at run time only, do not allow; NEON is there too.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-march=armv8-a+crypto>")  # what Highway takes NEON to include; g++ 12 does not inline across the difference
   set(DEEPINFER_HWY_DISABLED "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
 else()
   set(DEEPINFER_HWY_DISABLED HWY_DISABLED_TARGETS=HWY_SSSE3)
