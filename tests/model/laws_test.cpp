@@ -189,7 +189,7 @@ TEST_F(Laws, MaskedRowsEqualRowsThatLeave) {
     ASSERT_EQ(mask.reader().state_sha256(mask.length()), compact.reader().state_sha256(compact.length())) << length;
     compact.keep_from = 0;
     mask.keep_from = 0;
-    ASSERT_TRUE(same_bits(mask.decode({5, 6, 7}), compact.decode({5, 6, 7}))) << length;
+    ASSERT_TRUE(same_bits(mask.decode({5}), compact.decode({5}))) << length;
   }
 }
 
