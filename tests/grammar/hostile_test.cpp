@@ -129,7 +129,7 @@ TEST(Hostile, TenMegabytesAreRefusedAtOnce) {
 }
 
 TEST(Hostile, ABudgetThatIsExceededIsAnErrorThatSaysSo) {
-  const Outcome late = timed(GrammarKind::json_schema, doubling("oneOf"), {.compile_time = 20ms});
+  const Outcome late = timed(GrammarKind::json_schema, doubling("oneOf"), {.compile_time = 1ms});
   ASSERT_FALSE(late.result.has_value());
   EXPECT_EQ(late.result.error().code, ErrorCode::timeout);
   EXPECT_LT(late.took, 500ms);
