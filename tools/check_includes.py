@@ -29,7 +29,7 @@ ROOMS: dict[str, set[str]] = {
     "scheduler": {"base", "kvcache"},
     "weights": {"base", "tensor"},
     "ops": {"base", "tensor"},
-    "backends": {"base", "tensor", "ops"},
+    "backends": {"base", "tensor", "ops", "sampling"},
     "comm": {"base", "tensor", "ops"},
     "model": {"base", "tensor", "weights", "ops", "comm"},
     "sampling": {"base", "tensor", "ops", "grammar"},

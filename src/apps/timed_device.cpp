@@ -70,6 +70,7 @@ class TimedDevice::TimedOps final : public Ops {
   void rotate(Stream& s, const RotateParams& p) override { timed("rotate", {}, s, [&] { inner_.rotate(s, p); }); }
   void linear_q8(Stream& s, const LinearQ8Params& p) override { timed("linear_q8", work_of(p), s, [&] { inner_.linear_q8(s, p); }); }
   void linear_bf16(Stream& s, const LinearBf16Params& p) override { timed("linear_bf16", work_of(p), s, [&] { inner_.linear_bf16(s, p); }); }
+  void draw_tokens(Stream& s, const DrawTokensParams& p) override { timed("draw_tokens", {}, s, [&] { inner_.draw_tokens(s, p); }); }
   void add_rows(Stream& s, const AddRowsParams& p) override { timed("add_rows", {}, s, [&] { inner_.add_rows(s, p); }); }
   void window_rows(Stream& s, const WindowRowsParams& p) override { timed("window_rows", {}, s, [&] { inner_.window_rows(s, p); }); }
   void store_ring(Stream& s, const StoreRingParams& p) override { timed("store_ring", {}, s, [&] { inner_.store_ring(s, p); }); }

@@ -31,6 +31,7 @@ class TimedDevice final : public Device {
 
   [[nodiscard]] const DeviceInfo& info() const override { return inner_.info(); }
   [[nodiscard]] Buffer allocate(std::size_t size_bytes) override { return inner_.allocate(size_bytes); }
+  [[nodiscard]] Buffer allocate_host(std::size_t size_bytes) override { return inner_.allocate_host(size_bytes); }
   [[nodiscard]] std::unique_ptr<Stream> make_stream() override { return inner_.make_stream(); }
   [[nodiscard]] Ops& ops() override;
 

@@ -53,7 +53,7 @@ constexpr double kNewest = 0.1;
 ModelCalls synchronous(std::move_only_function<std::span<const float>(std::span<const model::Chunk>)> forward) {
   const auto logits = std::make_shared<std::span<const float>>();
   return {.launch = [forward = std::move(forward), logits](std::span<const model::Chunk> chunks) mutable { *logits = forward(chunks); },
-          .wait = [logits] { return *logits; }};
+          .wait = [logits] { return model::StepRows{.logits = *logits, .tokens = {}}; }};
 }
 
 Engine::Engine(EngineParts parts, const EngineOptions& options)
@@ -96,6 +96,8 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
   if (parts_.vocabulary) {
     check(parts_.vocabulary->num_rows() == parts_.vocab_size, "the vocabulary has a row for every logit");
     mask_.resize(parts_.vocabulary->mask_words());
+    const std::int32_t rows_each = 1 + std::max(options.max_drafts, 0);
+    masks_.resize(parts_.model.draw ? static_cast<std::size_t>(options.max_requests * rows_each) * mask_.size() : 0);
     masked_row_.resize(static_cast<std::size_t>(parts_.vocab_size));
   }
 }
@@ -132,6 +134,7 @@ bool Engine::step() {
   bool did_something = computes || !to_deliver_.empty();
   if (computes) {
     launch();
+    draw_rows();
     if (overlaps_) {
       if (!speculation_) {  // how many positions this step completes is not known yet
         make_plan();

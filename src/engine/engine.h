@@ -41,8 +41,10 @@ namespace deepinfer::engine {
 struct ModelCalls {
   /// Queues one step. The spans of the chunks are read during the call only.
   std::move_only_function<void(std::span<const model::Chunk>)> launch;
-  /// Waits for it: logits [sum of num_logit_rows, vocab] fp32 in chunk order, valid until the next launch.
-  std::move_only_function<std::span<const float>()> wait;
+  /// Behind it: what is wanted of every row of logits, in chunk order (DeepseekV41::draw). Empty: the engine draws from the logits of all rows.
+  std::move_only_function<void(std::span<const model::RowDraw>)> draw = {};
+  /// Waits for it. The result is valid until the next launch.
+  std::move_only_function<model::StepRows()> wait;
   /// Queues a copy of the bounded state of one slot to another, in order with the launches. Empty: exact reuse of prefixes is off.
   std::move_only_function<void(SlotId from, SlotId to)> copy_state = {};
   /// The same for a block. Empty, as copy_state: choices of one prompt compute it each.
@@ -51,6 +53,10 @@ struct ModelCalls {
   std::move_only_function<std::span<const float>(std::span<const model::DraftStart> starts, std::int32_t num_drafts,
                                                  model::PickDrafts& pick)>
       draft = {};
+  /// The same with tokens drawn on the device. Empty: `draft` always.
+  std::move_only_function<model::DrawnDrafts(std::span<const model::DraftStart> starts, std::int32_t num_drafts,
+                                             std::span<const TokenDraw> draws)>
+      draft_drawn = {};
   /// Between launches. Empty: no images.
   ImageCalls images = {};
 };
@@ -133,9 +139,26 @@ class Engine {
   void launch();
   void collect_rows();
   void count_step_time();
+  // engine_draws.cpp
+  void draw_rows();
+  [[nodiscard]] bool can_draw(const LiveRequest& live) const;
+  [[nodiscard]] static TokenDraw token_draw(const LiveRequest& live, std::int64_t offset);
+  void draw_chunk(LiveRequest& live, const model::Chunk& chunk);
+  [[nodiscard]] std::span<const std::uint32_t> next_mask(grammar::Matcher& matcher);
+  /// Rows of one chunk: logits, or tokens where ChunkOwner::is_drawn.
+  struct ChunkRows {
+    std::span<const float> logits;
+    std::span<const std::int32_t> tokens;
+  };
+  /// One of them.
+  struct Row {
+    std::span<const float> logits;
+    std::optional<std::int32_t> token;  ///< or why there is none
+  };
+  [[nodiscard]] Row row_of(const ChunkRows& rows, std::size_t index) const;
   void score_prompt(LiveRequest& live, const model::Chunk& chunk, std::span<const float> rows);
-  void take_row(LiveRequest& live, std::span<const float> logits);
-  bool sample_token(LiveRequest& live, std::span<const float> logits, std::int32_t draft = -1);
+  void take_row(LiveRequest& live, const Row& row);
+  bool sample_token(LiveRequest& live, const Row& row, std::int32_t draft = -1);
   [[nodiscard]] static sampling::Params sampling_params(const LiveRequest& live);
   LiveRequest& make_live(RequestId id, GenerationRequest&& request, OutputSink&& sink);
   void enqueue(LiveRequest& live);
@@ -156,16 +179,17 @@ class Engine {
   void fork(LiveRequest& leader, LiveRequest& follower);
   void pass_on_followers(LiveRequest& leader);
   // engine_drafts.cpp
-  [[nodiscard]] std::expected<sampling::Verdict, sampling::RowFailure> judge(const LiveRequest& live, std::span<const float> row,
-                                                                             const sampling::Params& params, sampling::RandomKey key,
-                                                                             std::span<const float> raw, std::int32_t draft);
+  using Judgement = std::expected<sampling::Verdict, sampling::RowFailure>;
+  [[nodiscard]] static Judgement verdict_of(const LiveRequest& live, std::int32_t drawn, std::int32_t draft);
+  [[nodiscard]] Judgement judge(LiveRequest& live, std::span<const float> logits, std::int32_t draft);
   void plan_drafts();
-  void take_draft_rows(LiveRequest& live, const model::Chunk& chunk, std::span<const float> logits);
+  void take_draft_rows(LiveRequest& live, const model::Chunk& chunk, const ChunkRows& rows);
   void propose_drafts();
   void begin_drafts(LiveRequest& live);
   void append_forced(LiveRequest& live);
   bool append_draft(LiveRequest& live, TokenId token);
   void run_drafter();
+  [[nodiscard]] std::span<const float> draft_tokens();
   void rate_drafts(LiveRequest& live) const;
   void pick_drafts(std::int32_t index, std::span<const float> logits, std::span<TokenId> tokens);
   [[nodiscard]] std::optional<TokenId> propose(LiveRequest& live, std::int32_t index, std::span<const float> logits);
@@ -211,6 +235,7 @@ class Engine {
     LiveRequest* live = nullptr;
     bool is_complete = false;  ///< these two as in PlannedChunk
     std::int32_t num_drafts = 0;
+    bool is_drawn = false;  ///< tokens come from the device, not logits
   };
   std::vector<ChunkOwner> chunk_owners_;
   std::int32_t num_prefill_rows_ = 0;
@@ -240,6 +265,10 @@ class Engine {
   std::optional<double> draft_seconds_;  // of the pass behind the last step
 
   // Of the current constrained row.
+  std::vector<model::RowDraw> draws_;  // of the launched step
+  std::vector<std::uint32_t> masks_;   // [max_requests * (1 + max_drafts), words of a mask] of draws_
+  std::size_t num_masks_ = 0;
+  std::vector<TokenDraw> draft_draws_;
   std::vector<std::uint32_t> mask_;
   std::vector<float> masked_row_;
 };

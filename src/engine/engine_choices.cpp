@@ -44,7 +44,7 @@ void Engine::start_followers(LiveRequest& leader, std::span<const float> logits)
     }
     LiveRequest& follower = found->second;
     follower.begin_as(leader);
-    sample_token(follower, logits);
+    sample_token(follower, {.logits = logits, .token = std::nullopt});
     if (!follower.is_finished()) {
       fork(leader, follower);
     }

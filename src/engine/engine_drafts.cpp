@@ -44,14 +44,12 @@ void Engine::plan_drafts() {
 }
 
 /// The rows of a chunk with drafts, as far as they are accepted.
-void Engine::take_draft_rows(LiveRequest& live, const model::Chunk& chunk, std::span<const float> logits) {
-  const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
+void Engine::take_draft_rows(LiveRequest& live, const model::Chunk& chunk, const ChunkRows& rows) {
   const std::size_t num_drafts = chunk.tokens.size() - 1;
   live.drafts.num_verified += static_cast<std::int32_t>(num_drafts);
   std::int32_t num_accepted = 0;
   for (std::size_t row = 0; row <= num_drafts; ++row) {
-    const bool accepted =
-        sample_token(live, logits.subspan(row * row_size, row_size), row < num_drafts ? static_cast<std::int32_t>(row) : -1);
+    const bool accepted = sample_token(live, row_of(rows, row), row < num_drafts ? static_cast<std::int32_t>(row) : -1);
     num_accepted += accepted ? 1 : 0;
     live.drafts.num_accepted += accepted ? 1 : 0;
     if (row < num_drafts && live.drafts.forced[row] != 0) {
@@ -77,10 +75,21 @@ void Engine::take_draft_rows(LiveRequest& live, const model::Chunk& chunk, std::
   await_delivery(live);
 }
 
+/// Whether what the device drew is the draft at place `draft`, if there is one.
+Engine::Judgement Engine::verdict_of(const LiveRequest& live, std::int32_t drawn, std::int32_t draft) {
+  if (drawn < 0) {
+    return std::unexpected(drawn == kRowNotFinite ? sampling::RowFailure::not_finite : sampling::RowFailure::nothing_allowed);
+  }
+  const TokenId token{drawn};
+  return sampling::Verdict{.accepted = draft >= 0 && token == live.drafts.rows[static_cast<std::size_t>(draft) + 1], .token = token};
+}
+
 /// The token of a row; `draft`: place of the row's draft, or -1.
-std::expected<sampling::Verdict, sampling::RowFailure> Engine::judge(const LiveRequest& live, std::span<const float> row,
-                                                                     const sampling::Params& params, sampling::RandomKey key,
-                                                                     std::span<const float> raw, std::int32_t draft) {
+Engine::Judgement Engine::judge(LiveRequest& live, std::span<const float> logits, std::int32_t draft) {
+  const sampling::Params params = sampling_params(live);
+  const sampling::RandomKey key{.seed = live.sampling().seed, .position = static_cast<std::int64_t>(live.tokens().size())};
+  const std::span<const float> raw = allowed_logits(live, logits);
+  const std::span<const float> row = adjusted(live, raw);
   const bool has_draft = draft >= 0;
   const TokenId proposal = has_draft ? live.drafts.rows[static_cast<std::size_t>(draft) + 1] : TokenId{};
   if (!rejection_ || params.is_greedy()) {
@@ -198,7 +207,7 @@ bool Engine::append_draft(LiveRequest& live, TokenId token) {
 
 void Engine::run_drafter() {
   const TimePoint begin = parts_.clock->now();
-  const std::span<const float> confidences = parts_.model.draft(draft_starts_, speculation_->max_drafts(), pick_drafts_);
+  const std::span<const float> confidences = draft_tokens();
   for (std::size_t r = 0; r < drafting_.size(); ++r) {
     LiveRequest::Drafts& drafts = drafting_[r]->drafts;
     for (std::size_t i = 0; i < drafts.count(); ++i) {
@@ -207,6 +216,29 @@ void Engine::run_drafter() {
   }
   draft_seconds_ = seconds_between(begin, parts_.clock->now());
   speculation_->record_draft_pass(*draft_seconds_);
+}
+
+/// Fills the proposals of drafting_; returns the drafter's confidences, [drafts, requests].
+std::span<const float> Engine::draft_tokens() {
+  const bool are_drawn = parts_.model.draft_drawn && std::ranges::all_of(drafting_, [this](LiveRequest* live) {
+                           return live->matcher() == nullptr && can_draw(*live);
+                         });
+  if (!are_drawn) {
+    return parts_.model.draft(draft_starts_, speculation_->max_drafts(), pick_drafts_);
+  }
+  draft_draws_.clear();
+  for (const LiveRequest* live : drafting_) {
+    draft_draws_.push_back(token_draw(*live, 0));
+  }
+  const model::DrawnDrafts drawn = parts_.model.draft_drawn(draft_starts_, speculation_->max_drafts(), draft_draws_);
+  for (std::size_t place = 0; place < drawn.tokens.size(); ++place) {
+    LiveRequest& live = *drafting_[place % drafting_.size()];
+    if (!live.drafts.is_closed) {
+      append_draft(live, {drawn.tokens[place]});
+      live.drafts.forced.resize(live.drafts.count(), 0);
+    }
+  }
+  return drawn.confidences;
 }
 
 /// How likely the drafts are accepted; the matcher is back at the last known token.

@@ -11,25 +11,34 @@
 namespace deepinfer::engine {
 
 void Engine::collect_rows() {
-  std::span<const float> left = parts_.model.wait();
+  model::StepRows left = parts_.model.wait();
   forward_end_ = parts_.clock->now();
-  const auto row_size = static_cast<std::size_t>(parts_.vocab_size);
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
-    const auto [live, is_complete, num_drafts] = chunk_owners_[i];
-    const std::size_t size = static_cast<std::size_t>(chunks_[i].num_logit_rows) * row_size;
-    check(size <= left.size(), "the model returns one row of logits per wanted row");
-    const std::span<const float> rows = left.first(size);
-    left = left.subspan(size);
+    const auto [live, is_complete, num_drafts, is_drawn] = chunk_owners_[i];
+    const auto num_rows = static_cast<std::size_t>(chunks_[i].num_logit_rows);
+    const std::size_t num_logits = is_drawn ? 0 : num_rows * static_cast<std::size_t>(parts_.vocab_size);
+    const std::size_t num_tokens = is_drawn ? num_rows : 0;
+    check(num_logits <= left.logits.size() && num_tokens <= left.tokens.size(), "the model returns what is wanted of every row");
+    const ChunkRows rows{.logits = left.logits.first(num_logits), .tokens = left.tokens.first(num_tokens)};
+    left = {.logits = left.logits.subspan(num_logits), .tokens = left.tokens.subspan(num_tokens)};
     if (live->num_scored() < live->num_prompt() && live->sampling().want_prompt_logprobs) {
-      score_prompt(*live, chunks_[i], rows);
+      score_prompt(*live, chunks_[i], rows.logits);
     }
     if (num_drafts > 0) {
       take_draft_rows(*live, chunks_[i], rows);
     } else if (is_complete && !live->is_finished()) {
-      take_row(*live, rows.last(row_size));
+      take_row(*live, row_of(rows, num_rows - 1));
     }
   }
-  check(left.empty(), "the model returns one row of logits per wanted row");
+  check(left.logits.empty() && left.tokens.empty(), "the model returns nothing else");
+}
+
+Engine::Row Engine::row_of(const ChunkRows& rows, std::size_t index) const {
+  if (!rows.tokens.empty()) {
+    return {.logits = {}, .token = rows.tokens[index]};
+  }
+  const auto size = static_cast<std::size_t>(parts_.vocab_size);
+  return {.logits = rows.logits.subspan(index * size, size), .token = std::nullopt};
 }
 
 /// The log probabilities of the prompt tokens behind the rows of a chunk. A prompt that is computed again has had some of them.
@@ -52,9 +61,9 @@ void Engine::score_prompt(LiveRequest& live, const model::Chunk& chunk, std::spa
 }
 
 /// The token of one row, and what the scheduler has to know of it.
-void Engine::take_row(LiveRequest& live, std::span<const float> logits) {
-  start_followers(live, logits);
-  sample_token(live, logits);
+void Engine::take_row(LiveRequest& live, const Row& row) {
+  start_followers(live, row.logits);
+  sample_token(live, row);
   if (live.is_finished()) {
     apply(scheduler::Ended{.request = live.id()});
   } else if (shares_prefixes_) {
@@ -69,12 +78,8 @@ sampling::Params Engine::sampling_params(const LiveRequest& live) {
 }
 
 /// The next token from its row. `draft`: place of the draft that was proposed for it, or -1; returns whether that is accepted.
-bool Engine::sample_token(LiveRequest& live, std::span<const float> logits, std::int32_t draft) {
-  const sampling::Params params = sampling_params(live);
-  const sampling::RandomKey key{.seed = live.sampling().seed, .position = static_cast<std::int64_t>(live.tokens().size())};
-  const std::span<const float> allowed = allowed_logits(live, logits);
-  const std::span<const float> row = adjusted(live, allowed);
-  const auto verdict = judge(live, row, params, key, allowed, draft);
+bool Engine::sample_token(LiveRequest& live, const Row& row, std::int32_t draft) {
+  const auto verdict = row.token ? verdict_of(live, *row.token, draft) : judge(live, row.logits, draft);
   if (!verdict) {
     fail_request(live, sampling::describe(verdict.error()));
     return false;

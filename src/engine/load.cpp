@@ -278,11 +278,14 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<model::DeepseekV41> model, c
   const model::Config& config = model->config();
   const model::CacheSizes& sizes = loaded.memory.sizes;
   EngineParts parts{.model = {.launch = [model](std::span<const model::Chunk> chunks) { model->launch(chunks); },
+                              .draw = [model](std::span<const model::RowDraw> rows) { model->draw(rows); },
                               .wait = [model] { return model->wait(); },
                               .copy_state = [model](SlotId from, SlotId to) { model->copy_state(from, to); },
                               .copy_block = [model](BlockId from, BlockId to) { model->copy_block(from, to); },
                               .draft = [model](std::span<const model::DraftStart> starts, std::int32_t num_drafts,
                                                model::PickDrafts& pick) { return model->draft(starts, num_drafts, pick); },
+                              .draft_drawn = [model](std::span<const model::DraftStart> starts, std::int32_t num_drafts,
+                                                     std::span<const TokenDraw> draws) { return model->draft(starts, num_drafts, draws); },
                               .images = {.begin = [model](const model::ImagePixels& image) { model->begin_image(image); },
                                          .advance = [model] { return model->advance_image(); }}},
                     .token_bytes = [tokenizer](TokenId id) { return tokenizer.bytes(id); },

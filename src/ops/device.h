@@ -51,6 +51,8 @@ class Device {
   [[nodiscard]] virtual const DeviceInfo& info() const = 0;
   /// Uninitialised memory aligned to 256 bytes; an empty Buffer when the device has no room.
   [[nodiscard]] virtual Buffer allocate(std::size_t size_bytes) = 0;
+  /// The same on the host, so that copies to and from the device go on while the host does; empty when the host has no room.
+  [[nodiscard]] virtual Buffer allocate_host(std::size_t size_bytes) { return allocate(size_bytes); }
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream() = 0;
   [[nodiscard]] virtual Ops& ops() = 0;
 };

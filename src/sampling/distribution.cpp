@@ -68,8 +68,11 @@ void Distribution::keep_columns(const Params& params) {
     keep_likely(params.min_p);
   }
   if (columns_.data() != all_.data()) {
-    total = std::accumulate(columns_.begin(), columns_.end(), 0.0,
-                            [this](double sum, std::int32_t column) { return sum + weights_[static_cast<std::size_t>(column)]; });
+    ColumnSum sum;
+    for (const std::int32_t column : columns_) {
+      sum.add(column, weights_[static_cast<std::size_t>(column)]);
+    }
+    total = sum.total();
   }
   const double log_total = log_positive(total);
   const double largest = max_.value;

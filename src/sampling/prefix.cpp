@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <functional>
 #include <iterator>
@@ -17,12 +16,6 @@ namespace {
 
 constexpr int kMaxDigitBits = 11;
 constexpr float kNotAllowed = -std::numeric_limits<float>::infinity();
-
-/// Orders like the logits, with −0 equal to +0.
-std::uint32_t order_key(float logit) {
-  const auto bits = std::bit_cast<std::uint32_t>(logit + 0.0F);
-  return bits ^ ((bits >> 31) != 0 ? 0xFFFFFFFFU : 0x80000000U);
-}
 
 }  // namespace
 

@@ -1,7 +1,9 @@
 // The shortest prefix of a row in order (logit descending, column ascending) that reaches a number of columns or a mass:
 // top-k, top-p and the largest columns are this one question (engine.md §9.2).
+// Parses as C++20: device code includes it.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -12,6 +14,12 @@ namespace deepinfer::sampling {
 
 /// Mass is counted in whole units of 2⁻³¹ of the row's total, rounded down per column.
 inline constexpr double kMassUnits = 2147483648.0;
+
+/// Orders like the logits, with −0 equal to +0.
+[[nodiscard]] constexpr std::uint32_t order_key(float logit) {
+  const auto bits = std::bit_cast<std::uint32_t>(logit + 0.0F);
+  return bits ^ ((bits >> 31) != 0 ? 0xFFFFFFFFU : 0x80000000U);
+}
 
 struct PrefixLimit {
   std::int32_t num_columns = std::numeric_limits<std::int32_t>::max();

@@ -3,6 +3,7 @@
 // chunk border changes every following token.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -14,6 +15,8 @@
 #include "base/ids.h"
 #include "kvcache/cache_pool.h"
 #include "model/deepseek_v41/model.h"
+#include "sampling/row_mask.h"
+#include "sampling/sampler.h"
 
 namespace deepinfer::test {
 
@@ -26,6 +29,7 @@ class FakeModel {
   FakeModel(kvcache::CacheGeometry geometry, std::int32_t vocab_size)
       : geometry_(geometry),
         vocab_size_(vocab_size),
+        sampler_(vocab_size),
         rows_(static_cast<std::size_t>(geometry.num_blocks * geometry.positions_per_block), kNoToken),
         rings_(static_cast<std::size_t>(geometry.num_slots * kRing)),
         texts_(static_cast<std::size_t>(geometry.num_slots)) {
@@ -51,6 +55,39 @@ class FakeModel {
       compute(chunk);
     }
     return logits_;
+  }
+
+  /// What is wanted of the rows of the last forward.
+  void draw(std::span<const model::RowDraw> rows) {
+    wanted_.clear();
+    drawn_.clear();
+    const auto size = static_cast<std::size_t>(vocab_size_);
+    check(rows.size() * size == logits_.size(), "something is wanted of every row");
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      const std::span<const float> logits = std::span(logits_).subspan(r * size, size);
+      if (rows[r].wants_logits) {
+        wanted_.insert(wanted_.end(), logits.begin(), logits.end());
+      } else {
+        drawn_.push_back(draw_one(logits, rows[r]));
+      }
+    }
+  }
+  [[nodiscard]] model::StepRows drawn_rows() const { return {.logits = wanted_, .tokens = drawn_}; }
+
+  /// The drafter's tokens by its own draws.
+  model::DrawnDrafts draft_drawn(std::span<const model::DraftStart> starts, std::int32_t num_drafts, std::span<const TokenDraw> draws) {
+    drafted_.clear();
+    model::PickDrafts pick = [&](std::int32_t index, std::span<const float> logits, std::span<TokenId> tokens) {
+      const auto size = static_cast<std::size_t>(vocab_size_);
+      for (std::size_t r = 0; r < starts.size(); ++r) {
+        model::RowDraw draw{.draw = draws[r]};
+        draw.draw.position += index;
+        tokens[r] = {std::max(draw_one(logits.subspan(r * size, size), draw), 0)};
+        drafted_.push_back(tokens[r].value);
+      }
+    };
+    const auto confidences = draft(starts, num_drafts, pick);
+    return {.tokens = drafted_, .confidences = confidences};
   }
 
   /// A drafter that knows the tokens of its slot.
@@ -129,6 +166,18 @@ class FakeModel {
   }
 
  private:
+  std::int32_t draw_one(std::span<const float> logits, const model::RowDraw& row) {
+    if (!row.mask.empty()) {
+      masked_.resize(logits.size());
+      sampling::mask_row(logits, row.mask, masked_);
+      logits = masked_;
+    }
+    const TokenDraw& draw = row.draw;
+    const auto token = sampler_.sample(logits, {.temperature = draw.temperature, .top_p = draw.top_p, .top_k = draw.top_k, .min_p = draw.min_p},
+                                       {.seed = draw.seed, .position = draw.position});
+    return token ? token->value : token.error() == sampling::RowFailure::not_finite ? kRowNotFinite : kNothingAllowed;
+  }
+
   struct RingRow {
     std::int32_t position = -1;
     std::uint64_t hash = 0x5EED;
@@ -231,12 +280,17 @@ class FakeModel {
 
   kvcache::CacheGeometry geometry_;
   std::int32_t vocab_size_;
+  sampling::Sampler sampler_;
   std::vector<std::int32_t> rows_;  // token per position of every block, of whoever wrote it last
   std::vector<RingRow> rings_;
   std::vector<std::vector<std::int32_t>> texts_;  // tokens of every slot, for the drafter only
   std::vector<float> confidences_;
   std::vector<TokenId> picked_;
   std::vector<float> logits_;
+  std::vector<float> masked_;
+  std::vector<float> wanted_;          // of draw()
+  std::vector<std::int32_t> drawn_;    // likewise
+  std::vector<std::int32_t> drafted_;  // of draft_drawn()
   std::vector<bf16> image_rows_;
   int num_pieces_left_ = 0;
 };

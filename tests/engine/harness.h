@@ -121,6 +121,7 @@ struct HarnessOptions {
   engine::SpeculationMode speculation = engine::SpeculationMode::full;
   engine::VerificationRule verification_rule = engine::VerificationRule::coupled;
   bool jump_ahead = true;
+  bool draws_tokens = true;  ///< the model, where it can; else the engine
 };
 
 /// A patch is a pixel and a token.
@@ -199,6 +200,13 @@ inline engine::EngineParts fake_parts_of(FakeModel& model, kvcache::CacheGeometr
   parts.clock = std::make_unique<BorrowedClock>(clock);
   parts.tiers = fake_tiers(model, options);
   parts.swap = fake_cache_calls(model);
+  if (options.draws_tokens) {
+    parts.model.draw = [&model](std::span<const model::RowDraw> rows) { model.draw(rows); };
+    parts.model.wait = [&model] { return model.drawn_rows(); };
+    parts.model.draft_drawn = [&model](std::span<const model::DraftStart> starts, std::int32_t num_drafts, std::span<const TokenDraw> draws) {
+      return model.draft_drawn(starts, num_drafts, draws);
+    };
+  }
   return parts;
 }
 
@@ -278,9 +286,9 @@ inline engine::GenerationRequest random_request(std::mt19937_64& random, std::in
           .ignore_eos = random() % 3 == 0};
 }
 
-/// What the request gives with nobody beside it, the whole prompt in one chunk, blocks without end.
+/// What the request gives with nobody beside it, the whole prompt in one chunk, blocks without end, tokens drawn by the engine.
 inline Reply alone(const engine::GenerationRequest& request) {
-  Harness harness({.max_requests = 1, .max_batched_tokens = 1000});
+  Harness harness({.max_requests = 1, .max_batched_tokens = 1000, .draws_tokens = false});
   const RequestId id = harness.submit(request);
   harness.run_to_the_end();
   return harness.reply(id);

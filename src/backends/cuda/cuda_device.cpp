@@ -31,6 +31,16 @@ class CudaDevice final : public Device {
     return {data, size_bytes, [](void* memory, std::size_t) { must(cudaFree(memory)); }};
   }
 
+  [[nodiscard]] Buffer allocate_host(std::size_t size_bytes) override {
+    must(cudaSetDevice(device_));
+    void* data = nullptr;
+    if (cudaMallocHost(&data, size_bytes == 0 ? 1 : size_bytes) != cudaSuccess) {
+      cudaGetLastError();
+      return {};
+    }
+    return {data, size_bytes, [](void* memory, std::size_t) { must(cudaFreeHost(memory)); }};
+  }
+
  private:
   int device_ = 0;
   DeviceInfo info_;

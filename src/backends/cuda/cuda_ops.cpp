@@ -54,6 +54,7 @@ void CudaOps::store_index_keys(Stream& s, const StoreIndexKeysParams& p) { launc
 void CudaOps::store_compressed(Stream& s, const StoreCompressedParams& p) { launch(cuda::store_compressed, p, s); }
 void CudaOps::engram_gather(Stream& s, const EngramGatherParams& p) { launch(cuda::engram_gather, p, s); }
 void CudaOps::engram_gate(Stream& s, const EngramGateParams& p) { launch(cuda::engram_gate, p, s); }
+void CudaOps::draw_tokens(Stream& s, const DrawTokensParams& p) { launch(cuda::draw_tokens, p, s); }
 void CudaOps::rotate_halves(Stream& s, const RotateHalvesParams& p) { launch(cuda::rotate_halves, p, s); }
 void CudaOps::attend_all(Stream& s, const AttendAllParams& p) { launch(cuda::attend_all, p, s); }
 void CudaOps::add(Stream& s, const AddParams& p) { launch(cuda::add, p, s); }

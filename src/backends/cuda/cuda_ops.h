@@ -99,6 +99,8 @@ class CudaOps final : public Ops {
   void engram_gather(Stream&, const EngramGatherParams&) override;
   void engram_gate(Stream&, const EngramGateParams&) override;
 
+  void draw_tokens(Stream&, const DrawTokensParams&) override;
+
   void rotate_halves(Stream&, const RotateHalvesParams&) override;
   void attend_all(Stream&, const AttendAllParams&) override;
   void add(Stream&, const AddParams&) override;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "model/deepseek_v41/token_draws.h"
 #include "model/deepseek_v41/vision.h"
 #include "ops/ops.h"
 #include "tensor/formats.h"
@@ -121,12 +122,12 @@ CacheBytes cache_bytes(const Config& config, std::int32_t max_drafts) {
 }
 
 std::size_t workspace_bytes(const Config& config, const CacheSizes& sizes) {
-  std::size_t out = size(sizes.max_rows) * row_bytes(config) + size(sizes.max_logit_rows) * size(config.vocab_size) * sizeof(float) +
+  std::size_t out = size(sizes.max_rows) * row_bytes(config) + size(sizes.max_logit_rows) * (size(config.vocab_size) * sizeof(float) + token_draw_bytes(config.vocab_size)) +
                     vision_bytes(config);
   if (sizes.max_drafts > 0) {
     const std::int64_t taps = std::int64_t{config.num_taps()} * config.hidden_size;
     out += size(sizes.max_rows) * (sizeof(bf16) * size(taps) + q8_bytes(taps));
-    out += size(sizes.max_chunks) * sizeof(float) * size(std::int64_t{config.vocab_size} + sizes.max_drafts + 2);
+    out += size(sizes.max_chunks) * sizeof(float) * size(std::int64_t{config.vocab_size} + 3 * sizes.max_drafts + 1);
   }
   return out;
 }

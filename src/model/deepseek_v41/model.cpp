@@ -72,6 +72,10 @@ Result<std::unique_ptr<DeepseekV41>> DeepseekV41::create(Device& device, std::sh
   if (!workspace) {
     return std::unexpected(std::move(workspace.error()));
   }
+  Result<TokenDraws> draws = TokenDraws::create(device, sizes.max_logit_rows, config.vocab_size);
+  if (!draws) {
+    return std::unexpected(std::move(draws.error()));
+  }
   auto state = std::make_unique<State>(State{.device = device,
                                              .config = config,
                                              .sizes = sizes,
@@ -83,7 +87,8 @@ Result<std::unique_ptr<DeepseekV41>> DeepseekV41::create(Device& device, std::sh
                                              .tables = std::nullopt,
                                              .vision = std::nullopt,
                                              .recorded = {},
-                                             .host_logits = {},
+                                             .draws = std::move(*draws),
+                                             .has_drawn = false,
                                              .hook = {},
                                              .drafting = {}});
   Result<StepTables> tables = StepTables::create(device, state->config, sizes, state->hash);
@@ -141,23 +146,28 @@ void DeepseekV41::launch(std::span<const Chunk> chunks) {
   } else {
     issue();
   }
-  if (!s.device.info().reads_host_memory) {
-    const std::size_t num_logits = s.tables->host_logit_rows().size() * static_cast<std::size_t>(s.config.vocab_size);
-    s.host_logits.resize(std::max(s.host_logits.size(), num_logits));
-    s.stream->copy(s.host_logits.data(), s.workspace.logits, num_logits * sizeof(float));
-  }
+  s.has_drawn = false;
 }
 
-std::span<const float> DeepseekV41::wait() {
+void DeepseekV41::draw(std::span<const RowDraw> rows) {
   State& s = *state_;
+  check(rows.size() == s.tables->host_logit_rows().size(), "something is wanted of every row of logits");
+  s.draws.queue(rows, s.workspace.logits, s.device.ops(), *s.stream);
+  s.has_drawn = true;
+}
+
+StepRows DeepseekV41::wait() {
+  State& s = *state_;
+  if (!s.has_drawn) {
+    s.draws.queue_logits(static_cast<std::int32_t>(s.tables->host_logit_rows().size()), s.workspace.logits, *s.stream);
+  }
   s.stream->synchronize();
-  const std::size_t num_logits = s.tables->host_logit_rows().size() * static_cast<std::size_t>(s.config.vocab_size);
-  return {s.device.info().reads_host_memory ? s.workspace.logits : s.host_logits.data(), num_logits};
+  return s.draws.rows();
 }
 
 std::span<const float> DeepseekV41::forward(std::span<const Chunk> chunks) {
   launch(chunks);
-  return wait();
+  return wait().logits;
 }
 
 std::vector<bf16> DeepseekV41::encode_image(const ImagePixels& image) {

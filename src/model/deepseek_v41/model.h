@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "model/deepseek_v41/config.h"
 #include "ops/device.h"
+#include "ops/ops.h"
 #include "tensor/formats.h"
 #include "weights/checkpoint.h"
 
@@ -74,6 +75,25 @@ struct Chunk {
   std::span<const ImageSpan> images = {};  ///< that lie in the chunk, wholly, or end where `previous` reaches
 };
 
+/// What is wanted of one row of logits: the token behind it, or the logits themselves.
+struct RowDraw {
+  TokenDraw draw = {};                      ///< `mask` is not looked at
+  std::span<const std::uint32_t> mask = {};  ///< [ceil(vocab / 32)] columns that are allowed, as in DrawTokensParams; empty: all
+  bool wants_logits = false;
+};
+
+/// What a step says about its rows of logits, in their order.
+struct StepRows {
+  std::span<const float> logits;         ///< [rows that want them, vocab] fp32
+  std::span<const std::int32_t> tokens;  ///< [other rows] the token, or kRowNotFinite, kNothingAllowed
+};
+
+/// A draft pass whose tokens were drawn on the device. Valid until the next call.
+struct DrawnDrafts {
+  std::span<const std::int32_t> tokens;  ///< [num_drafts, requests]
+  std::span<const float> confidences;    ///< [num_drafts, requests] before division by the temperature and sigmoid
+};
+
 /// Where the drafter goes on for one request: behind the last position that the backbone processed.
 struct DraftStart {
   SlotId slot;
@@ -104,15 +124,20 @@ class DeepseekV41 {
 
   /// Queues one step over many requests on the device. The spans of the chunks are read during the call only.
   void launch(std::span<const Chunk> chunks);
-  /// Waits for the launched step. Returns logits [sum of num_logit_rows, vocab] fp32 in chunk order, valid until the next launch.
+  /// Behind launch(): queues what is wanted of each of the sum of num_logit_rows rows, in chunk order. Spans are read during the call only.
+  void draw(std::span<const RowDraw> rows);
+  /// Waits for the launched step. Without draw(): the logits of all rows, in chunk order. Valid until the next launch.
   /// A row whose numbers went bad has NaN logits; other rows are not affected.
-  [[nodiscard]] std::span<const float> wait();
-  /// launch() and wait().
+  [[nodiscard]] StepRows wait();
+  /// launch() and wait(): logits [sum of num_logit_rows, vocab].
   [[nodiscard]] std::span<const float> forward(std::span<const Chunk> chunks);
   /// One pass of the drafter (section 7), when nothing is launched: `num_drafts` proposals for each request, at most CacheSizes::max_drafts and
   /// at most max_chunks requests. Draft i of a request is for position + 1 + i. Calls `pick` once per draft, in order.
   /// Returns the confidences before division by the temperature and sigmoid, [num_drafts, requests], valid until the next call.
   [[nodiscard]] std::span<const float> draft(std::span<const DraftStart> starts, std::int32_t num_drafts, PickDrafts& pick);
+  /// The same with the tokens drawn on the device: `draws` [requests] for the first draft of each, those behind it for the next positions.
+  /// Every draft is a column, whatever its row holds.
+  [[nodiscard]] DrawnDrafts draft(std::span<const DraftStart> starts, std::int32_t num_drafts, std::span<const TokenDraw> draws);
   /// Embedding rows of the whole span of an image, delimiters included, in the host's memory: [image_tokens(image), hidden].
   /// Takes its turn behind what was launched before. Only models with vision_config; the image has at most max_image_tokens.
   [[nodiscard]] std::vector<bf16> encode_image(const ImagePixels& image);

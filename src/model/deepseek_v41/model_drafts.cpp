@@ -1,4 +1,4 @@
-// A draft pass: the drafter's blocks once, then position by position the Markov head and the caller's choice.
+// A draft pass: the drafter's blocks once, then position by position the Markov head and the choice of a token, the caller's or the device's.
 #include <algorithm>
 
 #include "base/check.h"
@@ -11,70 +11,108 @@ namespace {
 void make_blocks(std::span<const DraftStart> starts, std::size_t num_drafts, TokenId noise, DraftScratch& scratch) {
   scratch.blocks.assign(starts.size() * num_drafts, noise);
   scratch.chunks.clear();
-  scratch.previous.clear();
+  scratch.tokens.resize(starts.size() * (1 + num_drafts));
   for (std::size_t r = 0; r < starts.size(); ++r) {
     check(starts[r].position >= 1, "drafts come behind a processed position");
     const std::span<TokenId> block = std::span(scratch.blocks).subspan(r * num_drafts, num_drafts);
     block.front() = starts[r].anchor;
     scratch.chunks.push_back({.slot = starts[r].slot, .blocks = {}, .first_position = starts[r].position, .tokens = block, .previous = {}});
-    scratch.previous.push_back(starts[r].anchor.value);
+    scratch.tokens[r] = starts[r].anchor.value;
   }
-  scratch.drafts.resize(starts.size());
+  scratch.picked.resize(starts.size());
   scratch.confidence.resize(starts.size() * num_drafts);
-  scratch.markov_confidence.resize(starts.size());
+  scratch.markov_confidence.resize(starts.size() * num_drafts);
 }
 
 }  // namespace
 
+/// Tables of a draft pass and the anchors, on their way to the device.
+void DeepseekV41::State::begin_drafts(std::span<const DraftStart> starts, std::int32_t num_drafts) {
+  check(num_drafts >= 1 && num_drafts <= sizes.max_drafts, "the model was created for as many drafts");
+  check(!starts.empty() && starts.size() <= static_cast<std::size_t>(sizes.max_chunks), "a draft pass has a request, and no more than a step");
+  make_blocks(starts, static_cast<std::size_t>(num_drafts), {config.dspark_noise_token_id}, drafting);
+  tables->build_drafts(drafting.chunks, *stream);
+  check(tables->host_logit_rows().size() <= static_cast<std::size_t>(sizes.max_logit_rows), "there is room for the logits of all drafts");
+  stream->copy(workspace.draft_token, drafting.tokens.data(), starts.size() * sizeof(std::int32_t));
+}
+
+/// Adds what the token before says to the logits of draft `index`. Returns them: [requests, vocab] on the device.
+float* DeepseekV41::State::add_markov(std::int32_t index, std::int32_t num_requests) {
+  const DrafterWeights& weights = bound.weights.drafter;
+  float* const logits = workspace.logits + std::int64_t{index} * num_requests * config.vocab_size;
+  LinearBf16Params markov{.num_rows = num_requests,
+                          .n = config.vocab_size,
+                          .k = config.dspark_markov_rank,
+                          .x = weights.markov_embed,
+                          .row_index = workspace.draft_token + std::int64_t{index} * num_requests,
+                          .weight = weights.markov_head,
+                          .y_f32 = workspace.markov,
+                          .y_bf16 = nullptr};
+  device.ops().linear_bf16(*stream, markov);
+  markov.n = 1;
+  markov.weight = weights.confidence + config.hidden_size;
+  markov.y_f32 = workspace.markov_confidence + std::int64_t{index} * num_requests;
+  device.ops().linear_bf16(*stream, markov);
+  device.ops().add_rows(*stream, {.num_rows = num_requests, .width = config.vocab_size, .x = workspace.markov, .y = logits});
+  return logits;
+}
+
+/// Waits for the pass.
+std::span<const float> DeepseekV41::State::finish_drafts() {
+  const std::span<float> confidences(drafting.confidence);
+  stream->copy(confidences.data(), workspace.confidence, confidences.size_bytes());
+  stream->copy(drafting.markov_confidence.data(), workspace.markov_confidence, confidences.size_bytes());
+  stream->synchronize();
+  for (std::size_t i = 0; i < confidences.size(); ++i) {
+    confidences[i] += drafting.markov_confidence[i];
+  }
+  return confidences;
+}
+
 std::span<const float> DeepseekV41::draft(std::span<const DraftStart> starts, std::int32_t num_drafts, PickDrafts& pick) {
   State& s = *state_;
   DraftScratch& scratch = s.drafting;
-  check(num_drafts >= 1 && num_drafts <= s.sizes.max_drafts, "the model was created for as many drafts");
-  check(!starts.empty() && starts.size() <= static_cast<std::size_t>(s.sizes.max_chunks), "a draft pass has a request, and no more than a step");
-  make_blocks(starts, static_cast<std::size_t>(num_drafts), {s.config.dspark_noise_token_id}, scratch);
-  s.tables->build_drafts(scratch.chunks, *s.stream);
-  check(s.tables->host_logit_rows().size() <= static_cast<std::size_t>(s.sizes.max_logit_rows), "there is room for the logits of all drafts");
+  s.begin_drafts(starts, num_drafts);
   s.recorded.run(s.tables->shape(), *s.stream, [&s] { s.pass().run_drafter(); });
-
-  const DrafterWeights& weights = s.bound.weights.drafter;
-  const auto num_requests = static_cast<std::int32_t>(starts.size());
   const std::size_t row_values = starts.size() * static_cast<std::size_t>(s.config.vocab_size);
   const bool on_host = s.device.info().reads_host_memory;
   if (!on_host) {
-    s.host_logits.resize(std::max(s.host_logits.size(), row_values));
+    scratch.logits.resize(std::max(scratch.logits.size(), row_values));
   }
-  LinearBf16Params markov{.num_rows = num_requests,
-                          .n = s.config.vocab_size,
-                          .k = s.config.dspark_markov_rank,
-                          .x = weights.markov_embed,
-                          .row_index = s.workspace.draft_token,
-                          .weight = weights.markov_head,
-                          .y_f32 = s.workspace.markov,
-                          .y_bf16 = nullptr};
-  LinearBf16Params confidence = markov;
-  confidence.n = 1;
-  confidence.weight = weights.confidence + s.config.hidden_size;
-  confidence.y_f32 = s.workspace.markov_confidence;
-  const std::span<float> confidences(scratch.confidence);
-  s.stream->copy(confidences.data(), s.workspace.confidence, confidences.size_bytes());
   for (std::int32_t i = 0; i < num_drafts; ++i) {
-    float* logits = s.workspace.logits + static_cast<std::size_t>(i) * row_values;
-    s.stream->copy(s.workspace.draft_token, scratch.previous.data(), scratch.previous.size() * sizeof(std::int32_t));
-    s.device.ops().linear_bf16(*s.stream, markov);
-    s.device.ops().linear_bf16(*s.stream, confidence);
-    s.device.ops().add_rows(*s.stream, {.num_rows = num_requests, .width = s.config.vocab_size, .x = s.workspace.markov, .y = logits});
+    const float* logits = s.add_markov(i, static_cast<std::int32_t>(starts.size()));
     if (!on_host) {
-      s.stream->copy(s.host_logits.data(), logits, row_values * sizeof(float));
+      s.stream->copy(scratch.logits.data(), logits, row_values * sizeof(float));
+      logits = scratch.logits.data();
     }
-    s.stream->copy(scratch.markov_confidence.data(), s.workspace.markov_confidence, starts.size() * sizeof(float));
     s.stream->synchronize();
-    pick(i, {on_host ? logits : s.host_logits.data(), row_values}, scratch.drafts);
-    for (std::size_t r = 0; r < starts.size(); ++r) {
-      confidences[static_cast<std::size_t>(i) * starts.size() + r] += scratch.markov_confidence[r];
-      scratch.previous[r] = scratch.drafts[r].value;
-    }
+    pick(i, {logits, row_values}, scratch.picked);
+    const std::size_t place = static_cast<std::size_t>(i + 1) * starts.size();
+    std::ranges::transform(scratch.picked, scratch.tokens.begin() + static_cast<std::ptrdiff_t>(place), &TokenId::value);
+    s.stream->copy(s.workspace.draft_token + place, scratch.tokens.data() + place, starts.size() * sizeof(std::int32_t));
   }
-  return confidences;
+  return s.finish_drafts();
+}
+
+DrawnDrafts DeepseekV41::draft(std::span<const DraftStart> starts, std::int32_t num_drafts, std::span<const TokenDraw> draws) {
+  State& s = *state_;
+  check(draws.size() == starts.size(), "every request says how its drafts are drawn");
+  s.begin_drafts(starts, num_drafts);
+  s.draws.upload_drafts(draws, num_drafts, *s.stream);
+  StepShape shape = s.tables->shape();
+  shape.draws_drafts = true;
+  const auto num_requests = static_cast<std::int32_t>(starts.size());
+  s.recorded.run(shape, *s.stream, [&] {
+    s.pass().run_drafter();
+    for (std::int32_t i = 0; i < num_drafts; ++i) {
+      const float* logits = s.add_markov(i, num_requests);
+      s.draws.draw_draft(i, num_requests, logits, s.workspace.draft_token + std::int64_t{i + 1} * num_requests, s.device.ops(), *s.stream);
+    }
+  });
+  const std::span<std::int32_t> tokens = std::span(s.drafting.tokens).subspan(starts.size());
+  s.stream->copy(tokens.data(), s.workspace.draft_token + num_requests, tokens.size_bytes());
+  const std::span<const float> confidences = s.finish_drafts();
+  return {.tokens = tokens, .confidences = confidences};
 }
 
 }  // namespace deepinfer::model

@@ -12,6 +12,7 @@
 #include "model/deepseek_v41/model.h"
 #include "model/deepseek_v41/recorded_steps.h"
 #include "model/deepseek_v41/step_tables.h"
+#include "model/deepseek_v41/token_draws.h"
 #include "model/deepseek_v41/vision.h"
 #include "model/deepseek_v41/workspace.h"
 
@@ -21,10 +22,11 @@ namespace deepinfer::model {
 struct DraftScratch {
   std::vector<Chunk> chunks;
   std::vector<TokenId> blocks;             // [requests, drafts] the anchor, then noise
-  std::vector<TokenId> drafts;             // [requests] of the current position
-  std::vector<std::int32_t> previous;      // [requests] the token before
+  std::vector<TokenId> picked;             // [requests] of the current position
+  std::vector<std::int32_t> tokens;        // [1 + drafts, requests] the anchors, then the drafts
   std::vector<float> confidence;           // [drafts, requests]
-  std::vector<float> markov_confidence;    // [requests]
+  std::vector<float> markov_confidence;    // [drafts, requests]
+  std::vector<float> logits;               // [requests, vocab] where the device's memory is not the host's
 };
 
 struct DeepseekV41::State {
@@ -39,7 +41,8 @@ struct DeepseekV41::State {
   std::optional<StepTables> tables;  // refers to config and hash above
   std::optional<VisionTower> vision;
   RecordedSteps recorded;
-  std::vector<float> host_logits;  // where the device's memory is not the host's
+  TokenDraws draws;
+  bool has_drawn = false;  // in the launched step
   LayerHook hook;
 
   ForwardPass pass() {
@@ -54,6 +57,11 @@ struct DeepseekV41::State {
   }
 
   DraftScratch drafting;
+
+  // model_drafts.cpp
+  void begin_drafts(std::span<const DraftStart> starts, std::int32_t num_drafts);
+  float* add_markov(std::int32_t index, std::int32_t num_requests);
+  std::span<const float> finish_drafts();
 };
 
 }  // namespace deepinfer::model

@@ -19,6 +19,7 @@ struct StepShape {
   std::int32_t groups_1 = 0, groups_2 = 0;  ///< compressed rows completed at ratios 1 and 2
   bool has_rectangle = false;               ///< the decoder half has tables of its own
   bool is_draft = false;                    ///< a pass of the drafter
+  bool draws_drafts = false;                ///< with its tokens
 
   auto operator<=>(const StepShape&) const = default;
 };

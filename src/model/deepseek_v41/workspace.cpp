@@ -92,12 +92,13 @@ Result<Workspace> make_workspace(Device& device, const Config& c, const CacheSiz
 
   if (sizes.max_drafts > 0) {
     const auto chunks = static_cast<std::size_t>(sizes.max_chunks);
+    const auto drafts = static_cast<std::size_t>(sizes.max_drafts);
     out.taps = memory.take<bf16>(rows * static_cast<std::size_t>(c.num_taps() * c.hidden_size));
     out.taps_q8 = take_q8(memory, rows, c.num_taps() * c.hidden_size);
-    out.confidence = memory.take<float>(chunks * static_cast<std::size_t>(sizes.max_drafts));
+    out.confidence = memory.take<float>(chunks * drafts);
     out.markov = memory.take<float>(chunks * static_cast<std::size_t>(c.vocab_size));
-    out.markov_confidence = memory.take<float>(chunks);
-    out.draft_token = memory.take<std::int32_t>(chunks);
+    out.markov_confidence = memory.take<float>(chunks * drafts);
+    out.draft_token = memory.take<std::int32_t>(chunks * (1 + drafts));
   }
 
   Result<std::vector<Buffer>> buffers = std::move(memory).finish("activations");

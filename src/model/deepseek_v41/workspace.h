@@ -74,8 +74,8 @@ struct Workspace {
   Q8Rows taps_q8;                       // [R, taps D]
   float* confidence = nullptr;          // [N C] in the order of the logits
   float* markov = nullptr;              // [C, V] bias by the token before
-  float* markov_confidence = nullptr;   // [C] its part of the confidence
-  std::int32_t* draft_token = nullptr;  // [C] the token before
+  float* markov_confidence = nullptr;   // [N, C] its part of the confidence
+  std::int32_t* draft_token = nullptr;  // [1 + N, C] the anchors, then the drafts
 
   std::vector<Buffer> buffers;
 };

@@ -68,6 +68,8 @@ struct MoeShape {
 [[nodiscard]] OpCase route_case(MoeShape shape);
 [[nodiscard]] OpCase moe_case(MoeShape shape);
 
+[[nodiscard]] OpCase draw_tokens_case(std::int32_t vocab);
+
 /// `stride` elements from row to row; rope_dim of the shape is not used here.
 [[nodiscard]] OpCase rotate_halves_case(HeadShape shape, std::int32_t stride);
 [[nodiscard]] OpCase attend_all_case(HeadShape shape, std::int32_t num_keys);

@@ -124,6 +124,9 @@ std::vector<OpCase> contract_table() {
   add_moe_cases(table);
   add_attention_cases(table);
   add_vision_cases(table);
+  for (const std::int32_t vocab : {1, 33, 1056, 10'001}) {
+    table.push_back(draw_tokens_case(vocab));
+  }
   return table;
 }
 

@@ -34,7 +34,7 @@ std::int32_t most_rows(std::int64_t depth, ProductUnit unit) {
 }  // namespace
 
 FastOps::FastOps(std::int32_t num_threads, ProductUnit unit)
-    : kernels_(best_kernels(unit)), unit_(unit), pool_(num_threads), scratch_(static_cast<std::size_t>(num_threads)) {}
+    : kernels_(best_kernels(unit)), unit_(unit), pool_(num_threads), scratch_(static_cast<std::size_t>(num_threads)), drawers_(static_cast<std::size_t>(num_threads)) {}
 
 template <class Work>
 void FastOps::for_blocks(const Product& product, const Work& work) {
@@ -388,6 +388,12 @@ void FastOps::engram_gather(Stream&, const EngramGatherParams& p) {
 void FastOps::engram_gate(Stream&, const EngramGateParams& p) {
   const std::int64_t cost = std::int64_t{p.streams} * 8 * p.hidden;
   for_rows(p.num_rows, {cost}, [&](Range rows, Scratch& scratch) { kernels_.streams.engram_gate(p, rows, scratch); });
+}
+
+// --- tokens -------------------------------------------------------------------------------------------------------
+
+void FastOps::draw_tokens(Stream&, const DrawTokensParams& p) {
+  pool_.run(p.num_rows, [&](std::int32_t row, std::int32_t worker) { drawers_[static_cast<std::size_t>(worker)].draw(p, row); });
 }
 
 }  // namespace deepinfer::cpu

@@ -8,6 +8,7 @@
 
 #include "backends/cpu/fast/kernels.h"
 #include "backends/cpu/fast/thread_pool.h"
+#include "backends/cpu/token_drawer.h"
 #include "ops/ops.h"
 
 namespace deepinfer::cpu {
@@ -46,6 +47,8 @@ class FastOps final : public Ops {
   void engram_gather(Stream& stream, const EngramGatherParams& params) override;
   void engram_gate(Stream& stream, const EngramGateParams& params) override;
 
+  void draw_tokens(Stream& stream, const DrawTokensParams& params) override;
+
   // fast_vision.cpp
   void rotate_halves(Stream& stream, const RotateHalvesParams& params) override;
   void attend_all(Stream& stream, const AttendAllParams& params) override;
@@ -80,6 +83,7 @@ class FastOps final : public Ops {
   ThreadPool pool_;
   std::vector<Scratch> scratch_;  ///< one per worker
   Scratch shared_;                ///< of the operation that runs: what its tasks share
+  std::vector<TokenDrawer> drawers_;  ///< one per worker
 };
 
 }  // namespace deepinfer::cpu

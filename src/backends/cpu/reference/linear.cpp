@@ -1,10 +1,11 @@
-// Norms, quantisation, rotations and linears (docs/spec/model.md 4.3-4.6).
+// Norms, quantisation, rotations and linears (docs/spec/model.md 4.3-4.6); tokens of logits.
 #include <algorithm>
 #include <vector>
 
 #include "backends/cpu/reference/decoded_weights.h"
 #include "backends/cpu/reference/reference_ops.h"
 #include "backends/cpu/rows.h"
+#include "backends/cpu/token_drawer.h"
 
 namespace deepinfer::cpu {
 
@@ -75,6 +76,13 @@ void ReferenceOps::linear_bf16(Stream&, const LinearBf16Params& p) {
         p.y_bf16[r * p.n + n] = round_bf16(sum);
       }
     }
+  }
+}
+
+void ReferenceOps::draw_tokens(Stream&, const DrawTokensParams& p) {
+  TokenDrawer drawer;
+  for (std::int64_t r = 0; r < p.num_rows; ++r) {
+    drawer.draw(p, r);
   }
 }
 

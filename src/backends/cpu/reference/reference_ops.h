@@ -22,6 +22,7 @@ class ReferenceOps final : public Ops {
   void rotate(Stream& stream, const RotateParams& params) override;
   void linear_q8(Stream& stream, const LinearQ8Params& params) override;
   void linear_bf16(Stream& stream, const LinearBf16Params& params) override;
+  void draw_tokens(Stream& stream, const DrawTokensParams& params) override;
   void add_rows(Stream& stream, const AddRowsParams& params) override;
 
   // compress.cpp

@@ -58,6 +58,9 @@ void select_experts(const RouteParams&, const float* logits, cudaStream_t);
 std::size_t moe_scratch_bytes(const MoeParams&);
 void moe(const MoeParams&, void* scratch, cudaStream_t);
 
+// draw.cu
+void draw_tokens(const DrawTokensParams&, cudaStream_t);
+
 // vision.cu
 void rotate_halves(const RotateHalvesParams&, cudaStream_t);
 void attend_all(const AttendAllParams&, cudaStream_t);  ///< head_dim at most 256
