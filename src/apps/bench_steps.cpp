@@ -19,6 +19,7 @@
 #include "apps/model_flags.h"
 #include "apps/timed_device.h"
 #include "backends/cpu/machine_probe.h"
+#include "backends/cuda/cuda_device.h"
 #include "base/json.h"
 #include "model/deepseek_v41/model.h"
 #include "weights/checkpoint.h"
@@ -80,23 +81,56 @@ struct Bench {
   cpu::MachineLimits limits;
   Requests requests;
 
-  /// Seconds of the median of several runs, and its operations.
+  /// Seconds of the median of several runs, and its operations; of whole steps those of the first run, which times every operation.
   template <class Run>
-  std::pair<double, OpTimes> median(std::int32_t repeats, const Run& run) {
+  std::pair<double, OpTimes> median(std::int32_t repeats, bool is_by_operation, const Run& run) {
+    constexpr std::int32_t kRunsBefore = 3;  // one that times operations and brings weights into reach, one as it is, one that is recorded
     std::vector<std::pair<double, OpTimes>> steps;
-    for (std::int32_t i = 0; i <= repeats; ++i) {
+    OpTimes first;
+    for (std::int32_t i = 0; i < repeats + kRunsBefore; ++i) {
       (void)timed->take_times();
+      timed->set_timing(is_by_operation || i == 0);
       const auto begin = std::chrono::steady_clock::now();
       run();
       const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       steps.emplace_back(seconds, timed->take_times());
+      first = i == 0 ? steps.front().second : std::move(first);
     }
-    steps.erase(steps.begin());  // takes memory and brings weights into reach
+    steps.erase(steps.begin(), steps.begin() + kRunsBefore);
     const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
     std::ranges::nth_element(steps, middle, {}, [](const auto& step) { return step.first; });
-    return *middle;
+    return {middle->first, is_by_operation ? std::move(middle->second) : std::move(first)};
   }
 };
+
+/// Bytes per second of a large copy on the device, reads and writes counted.
+double copy_bandwidth(Device& device) {
+  constexpr std::size_t kBytes = std::size_t{1} << 30;
+  constexpr int kCopies = 8;
+  const Buffer from = device.allocate(kBytes);
+  const Buffer to = device.allocate(kBytes);
+  if (from.data() == nullptr || to.data() == nullptr) {
+    return 0;
+  }
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  double best = 0;
+  for (int i = 0; i < kCopies; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    stream->copy(to.data(), from.data(), kBytes);
+    stream->synchronize();
+    best = std::max(best, 2.0 * kBytes / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return best;
+}
+
+/// What the device can do at most; before a model takes its memory.
+cpu::MachineLimits limits_of(Device& device) {
+  if (device.info().reads_host_memory) {
+    return cpu::probe_machine(std::max(1, device.info().num_threads));
+  }
+  const double flops = cuda::probe_matrix_flops();
+  return {.bytes_per_second = copy_bandwidth(device), .flops_per_second = flops, .matrix_flops_per_second = flops};
+}
 
 /// Seconds that bytes and FLOPs of an operation take at least.
 double floor_of(const OpTime& time, const cpu::MachineLimits& limits) {
@@ -195,6 +229,7 @@ Result<Bench> open(const Flags& flags) {
   }
   std::vector<std::int32_t> engram_class(static_cast<std::size_t>(config->vocab_size));
   std::iota(engram_class.begin(), engram_class.end(), 0);  // which class a token has changes no time
+  const cpu::MachineLimits limits = limits_of(**device);
   auto timed = std::make_unique<TimedDevice>(**device);
   auto model = model::DeepseekV41::create(*timed, *checkpoint, *config, engram_class,
                                           {.num_blocks = most_requests * blocks_each + 1,
@@ -207,7 +242,6 @@ Result<Bench> open(const Flags& flags) {
   if (!model) {
     return std::unexpected(model.error());
   }
-  const cpu::MachineLimits limits = cpu::probe_machine(std::max(1, (*device)->info().num_threads));
   return Bench{.device = std::move(*device),
                .timed = std::move(timed),
                .model = std::move(*model),
@@ -230,11 +264,14 @@ int bench_steps(What what, const Flags& flags) {
                                           {"flops_per_second", limits.flops_per_second},
                                           {"quantised_flops_per_second", limits.matrix_flops_per_second}}));
   } else {
-    print_line(fmt::format("{}, {} threads; measured: {:.1f} GB/s read, {:.1f} GFLOP/s fp32, {:.1f} GFLOP/s for quantised products", info.description,
-                           info.num_threads, limits.bytes_per_second / kGiga, limits.flops_per_second / kGiga, limits.matrix_flops_per_second / kGiga));
+    const bool is_cpu = info.reads_host_memory;
+    print_line(fmt::format("{}{}; measured: {:.1f} GB/s {}, {:.1f} GFLOP/s {}, {:.1f} GFLOP/s for quantised products", info.description,
+                           is_cpu ? fmt::format(", {} threads", info.num_threads) : "", limits.bytes_per_second / kGiga,
+                           is_cpu ? "read" : "copied", limits.flops_per_second / kGiga, is_cpu ? "fp32" : "bf16",
+                           limits.matrix_flops_per_second / kGiga));
   }
   const auto measure = [&](const std::string& name, double rows, const auto& run) {
-    const auto [seconds, times] = bench.median(flags.repeats, run);
+    const auto [seconds, times] = bench.median(flags.repeats, what == What::ops, run);
     const StepFigures step = figures_of(name, rows, seconds, times, limits);
     if (flags.gives_json) {
       print_json(step, times, limits);

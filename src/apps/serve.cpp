@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 
 /// How often the main thread looks whether loading is done, while it waits for signals.
 constexpr milliseconds kPollInterval{50};
-constexpr milliseconds kLongWait{60'000};
+constexpr milliseconds kFaultInterval{1000};  // between two looks whether the device still works
 
 struct Flags {
   ModelFlags model;
@@ -115,7 +115,8 @@ void announce(const Flags& flags, const server::ApiServer& server, const server:
   std::fflush(stdout);
 }
 
-/// Waits for the end: SIGINT and SIGTERM drain, a second one exits at once. SIGHUP reads the keys again.
+/// Waits for the end: SIGINT and SIGTERM drain, a second one exits at once. SIGHUP reads the keys again. A device that fails ends it too,
+/// once every request has had its error: what restarts servers starts a working one.
 int serve(const Flags& flags) {
   const Interrupts interrupts({SIGINT, SIGTERM, SIGHUP});
   const Log log = make_log(flags.model.log_level);
@@ -129,6 +130,7 @@ int serve(const Flags& flags) {
   }
   auto loading = std::async(std::launch::async, [&flags, &log] { return load_served_model(flags.model, flags.served, log); });
   std::shared_ptr<const server::ServedModel> model;
+  std::string fault;
   for (;;) {
     if (!model && loading.wait_for(milliseconds(0)) == std::future_status::ready) {
       auto loaded = loading.get();
@@ -139,7 +141,14 @@ int serve(const Flags& flags) {
       (*server)->serve(model);
       announce(flags, **server, *model);
     }
-    const int signal = interrupts.wait(model ? kLongWait : kPollInterval);
+    const int signal = interrupts.wait(model ? kFaultInterval : kPollInterval);
+    if (model) {
+      fault = model->engine->stats().fault;
+    }
+    if (!fault.empty()) {
+      print_error(fault);
+      break;
+    }
     if (signal == SIGHUP) {
       reload_keys(flags, **server, log);
     } else if (signal != 0) {
@@ -156,7 +165,7 @@ int serve(const Flags& flags) {
       std::_Exit(kFailed);
     }
   }
-  return kDone;
+  return fault.empty() ? kDone : kFailed;
 }
 
 void add_limits(CLI::App& command, Flags& flags) {

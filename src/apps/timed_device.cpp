@@ -52,45 +52,66 @@ Work work_of(const AttendParams& p) {
 
 }  // namespace
 
+/// A stream whose operations are not recorded while they are timed one by one.
+class TimedDevice::TimedStream final : public Stream {
+ public:
+  TimedStream(std::unique_ptr<Stream> inner, const bool& is_timing) : inner_(std::move(inner)), is_timing_(is_timing) {}
+
+  void synchronize() override { inner_->synchronize(); }
+  [[nodiscard]] std::string_view fault() const override { return inner_->fault(); }
+  void copy(void* destination, const void* source, std::size_t size_bytes) override { inner_->copy(destination, source, size_bytes); }
+  bool begin_recording() override { return !is_timing_ && inner_->begin_recording(); }
+  std::unique_ptr<Recording> end_recording() override { return inner_->end_recording(); }
+  void replay(Recording& recording) override { inner_->replay(recording); }
+
+  [[nodiscard]] Stream& inner() { return *inner_; }
+
+ private:
+  std::unique_ptr<Stream> inner_;
+  const bool& is_timing_;
+};
+
 class TimedDevice::TimedOps final : public Ops {
  public:
-  explicit TimedOps(Device& device) : inner_(device.ops()) {}
+  TimedOps(Device& device, const bool& is_timing) : inner_(device.ops()), is_timing_(is_timing) {}
 
   OpTimes take() { return std::exchange(times_, {}); }
 
-  WeightLayout place_weight(Stream& s, const PlaceWeightParams& p) override { return inner_.place_weight(s, p); }
-  void embed(Stream& s, const EmbedParams& p) override { timed("embed", rows_only(p), s, [&] { inner_.embed(s, p); }); }
-  void mix(Stream& s, const MixParams& p) override { timed("mix", work_of(p), s, [&] { inner_.mix(s, p); }); }
-  void collapse_norm(Stream& s, const CollapseNormParams& p) override { timed("collapse_norm", rows_only(p), s, [&] { inner_.collapse_norm(s, p); }); }
-  void expand(Stream& s, const ExpandParams& p) override { timed("expand", rows_only(p), s, [&] { inner_.expand(s, p); }); }
-  void mean_streams(Stream& s, const MeanStreamsParams& p) override { timed("mean_streams", rows_only(p), s, [&] { inner_.mean_streams(s, p); }); }
-  void rms_norm(Stream& s, const RmsNormParams& p) override { timed("rms_norm", {}, s, [&] { inner_.rms_norm(s, p); }); }
-  void quantise(Stream& s, const QuantiseParams& p) override { timed("quantise", {}, s, [&] { inner_.quantise(s, p); }); }
-  void rope_table(Stream& s, const RopeTableParams& p) override { timed("rope_table", {}, s, [&] { inner_.rope_table(s, p); }); }
-  void rotate(Stream& s, const RotateParams& p) override { timed("rotate", {}, s, [&] { inner_.rotate(s, p); }); }
-  void linear_q8(Stream& s, const LinearQ8Params& p) override { timed("linear_q8", work_of(p), s, [&] { inner_.linear_q8(s, p); }); }
-  void linear_bf16(Stream& s, const LinearBf16Params& p) override { timed("linear_bf16", work_of(p), s, [&] { inner_.linear_bf16(s, p); }); }
-  void draw_tokens(Stream& s, const DrawTokensParams& p) override { timed("draw_tokens", {}, s, [&] { inner_.draw_tokens(s, p); }); }
-  void add_rows(Stream& s, const AddRowsParams& p) override { timed("add_rows", {}, s, [&] { inner_.add_rows(s, p); }); }
-  void window_rows(Stream& s, const WindowRowsParams& p) override { timed("window_rows", {}, s, [&] { inner_.window_rows(s, p); }); }
-  void store_ring(Stream& s, const StoreRingParams& p) override { timed("store_ring", {}, s, [&] { inner_.store_ring(s, p); }); }
-  void compress_pairs(Stream& s, const CompressPairsParams& p) override { timed("compress_pairs", {}, s, [&] { inner_.compress_pairs(s, p); }); }
-  void store_index_keys(Stream& s, const StoreIndexKeysParams& p) override { timed("store_index_keys", {}, s, [&] { inner_.store_index_keys(s, p); }); }
-  void store_compressed(Stream& s, const StoreCompressedParams& p) override { timed("store_compressed", {}, s, [&] { inner_.store_compressed(s, p); }); }
-  void index_select(Stream& s, const IndexSelectParams& p) override { timed("index_select", scores(s, p), s, [&] { inner_.index_select(s, p); }); }
-  void attend(Stream& s, const AttendParams& p) override { timed("attend", work_of(p), s, [&] { inner_.attend(s, p); }); }
-  void route(Stream& s, const RouteParams& p) override { timed("route", work_of(p), s, [&] { inner_.route(s, p); }); }
-  void moe(Stream& s, const MoeParams& p) override { timed("moe", experts(s, p), s, [&] { inner_.moe(s, p); }); }
-  void engram_gather(Stream& s, const EngramGatherParams& p) override { timed("engram_gather", {}, s, [&] { inner_.engram_gather(s, p); }); }
-  void engram_gate(Stream& s, const EngramGateParams& p) override { timed("engram_gate", {}, s, [&] { inner_.engram_gate(s, p); }); }
-  void rotate_halves(Stream& s, const RotateHalvesParams& p) override { timed("rotate_halves", {}, s, [&] { inner_.rotate_halves(s, p); }); }
-  void attend_all(Stream& s, const AttendAllParams& p) override { timed("attend_all", {}, s, [&] { inner_.attend_all(s, p); }); }
-  void add(Stream& s, const AddParams& p) override { timed("add", {}, s, [&] { inner_.add(s, p); }); }
-  void silu_product(Stream& s, const SiluProductParams& p) override { timed("silu_product", {}, s, [&] { inner_.silu_product(s, p); }); }
-  void gelu(Stream& s, const GeluParams& p) override { timed("gelu", {}, s, [&] { inner_.gelu(s, p); }); }
-  void gather_cells(Stream& s, const GatherCellsParams& p) override { timed("gather_cells", {}, s, [&] { inner_.gather_cells(s, p); }); }
+  WeightLayout place_weight(Stream& s, const PlaceWeightParams& p) override { return inner_.place_weight(inner(s), p); }
+  void embed(Stream& s, const EmbedParams& p) override { timed("embed", rows_only(p), s, [&] { inner_.embed(inner(s), p); }); }
+  void mix(Stream& s, const MixParams& p) override { timed("mix", work_of(p), s, [&] { inner_.mix(inner(s), p); }); }
+  void collapse_norm(Stream& s, const CollapseNormParams& p) override { timed("collapse_norm", rows_only(p), s, [&] { inner_.collapse_norm(inner(s), p); }); }
+  void expand(Stream& s, const ExpandParams& p) override { timed("expand", rows_only(p), s, [&] { inner_.expand(inner(s), p); }); }
+  void mean_streams(Stream& s, const MeanStreamsParams& p) override { timed("mean_streams", rows_only(p), s, [&] { inner_.mean_streams(inner(s), p); }); }
+  void rms_norm(Stream& s, const RmsNormParams& p) override { timed("rms_norm", {}, s, [&] { inner_.rms_norm(inner(s), p); }); }
+  void quantise(Stream& s, const QuantiseParams& p) override { timed("quantise", {}, s, [&] { inner_.quantise(inner(s), p); }); }
+  void rope_table(Stream& s, const RopeTableParams& p) override { timed("rope_table", {}, s, [&] { inner_.rope_table(inner(s), p); }); }
+  void rotate(Stream& s, const RotateParams& p) override { timed("rotate", {}, s, [&] { inner_.rotate(inner(s), p); }); }
+  void linear_q8(Stream& s, const LinearQ8Params& p) override { timed("linear_q8", work_of(p), s, [&] { inner_.linear_q8(inner(s), p); }); }
+  void linear_bf16(Stream& s, const LinearBf16Params& p) override { timed("linear_bf16", work_of(p), s, [&] { inner_.linear_bf16(inner(s), p); }); }
+  void draw_tokens(Stream& s, const DrawTokensParams& p) override { timed("draw_tokens", {}, s, [&] { inner_.draw_tokens(inner(s), p); }); }
+  void add_rows(Stream& s, const AddRowsParams& p) override { timed("add_rows", {}, s, [&] { inner_.add_rows(inner(s), p); }); }
+  void window_rows(Stream& s, const WindowRowsParams& p) override { timed("window_rows", {}, s, [&] { inner_.window_rows(inner(s), p); }); }
+  void store_ring(Stream& s, const StoreRingParams& p) override { timed("store_ring", {}, s, [&] { inner_.store_ring(inner(s), p); }); }
+  void compress_pairs(Stream& s, const CompressPairsParams& p) override { timed("compress_pairs", {}, s, [&] { inner_.compress_pairs(inner(s), p); }); }
+  void store_index_keys(Stream& s, const StoreIndexKeysParams& p) override { timed("store_index_keys", {}, s, [&] { inner_.store_index_keys(inner(s), p); }); }
+  void store_compressed(Stream& s, const StoreCompressedParams& p) override { timed("store_compressed", {}, s, [&] { inner_.store_compressed(inner(s), p); }); }
+  void index_select(Stream& s, const IndexSelectParams& p) override { timed("index_select", scores(s, p), s, [&] { inner_.index_select(inner(s), p); }); }
+  void attend(Stream& s, const AttendParams& p) override { timed("attend", work_of(p), s, [&] { inner_.attend(inner(s), p); }); }
+  void route(Stream& s, const RouteParams& p) override { timed("route", work_of(p), s, [&] { inner_.route(inner(s), p); }); }
+  void moe(Stream& s, const MoeParams& p) override { timed("moe", experts(s, p), s, [&] { inner_.moe(inner(s), p); }); }
+  void engram_gather(Stream& s, const EngramGatherParams& p) override { timed("engram_gather", {}, s, [&] { inner_.engram_gather(inner(s), p); }); }
+  void engram_gate(Stream& s, const EngramGateParams& p) override { timed("engram_gate", {}, s, [&] { inner_.engram_gate(inner(s), p); }); }
+  void rotate_halves(Stream& s, const RotateHalvesParams& p) override { timed("rotate_halves", {}, s, [&] { inner_.rotate_halves(inner(s), p); }); }
+  void attend_all(Stream& s, const AttendAllParams& p) override { timed("attend_all", {}, s, [&] { inner_.attend_all(inner(s), p); }); }
+  void add(Stream& s, const AddParams& p) override { timed("add", {}, s, [&] { inner_.add(inner(s), p); }); }
+  void silu_product(Stream& s, const SiluProductParams& p) override { timed("silu_product", {}, s, [&] { inner_.silu_product(inner(s), p); }); }
+  void gelu(Stream& s, const GeluParams& p) override { timed("gelu", {}, s, [&] { inner_.gelu(inner(s), p); }); }
+  void gather_cells(Stream& s, const GatherCellsParams& p) override { timed("gather_cells", {}, s, [&] { inner_.gather_cells(inner(s), p); }); }
 
  private:
+  static Stream& inner(Stream& stream) { return static_cast<TimedStream&>(stream).inner(); }
+
   template <class Params>
   static Work rows_only(const Params& p) {
     return {fmt::format("{} x {}", p.streams, p.hidden)};
@@ -107,6 +128,9 @@ class TimedDevice::TimedOps final : public Ops {
 
   /// Distinct experts as the router chose them.
   Work experts(Stream& stream, const MoeParams& p) {
+    if (!is_timing_) {
+      return {};
+    }
     const std::vector<std::int32_t> chosen = read(stream, p.expert, static_cast<std::size_t>(p.num_rows) * static_cast<std::size_t>(p.top_k));
     const auto touched = static_cast<double>(std::set<std::int32_t>(chosen.begin(), chosen.end()).size());
     const double one = 3.0 * p.hidden * p.intermediate;
@@ -116,6 +140,9 @@ class TimedDevice::TimedOps final : public Ops {
 
   /// Keys that a row sees are read once per request; candidate lists may spare some of them.
   Work scores(Stream& stream, const IndexSelectParams& p) {
+    if (!is_timing_) {
+      return {};
+    }
     const std::vector<std::int32_t> position = read(stream, p.rows.position, static_cast<std::size_t>(p.rows.num_rows));
     const std::vector<std::int32_t> chunk = read(stream, p.rows.chunk, position.size());
     std::map<std::int32_t, std::int32_t> last;
@@ -134,6 +161,10 @@ class TimedDevice::TimedOps final : public Ops {
 
   template <class Run>
   void timed(const char* operation, Work work, Stream& stream, const Run& run) {
+    if (!is_timing_) {
+      run();
+      return;
+    }
     stream.synchronize();
     const auto begin = std::chrono::steady_clock::now();
     run();
@@ -147,10 +178,12 @@ class TimedDevice::TimedOps final : public Ops {
   }
 
   Ops& inner_;
+  const bool& is_timing_;
   OpTimes times_;
 };
 
-TimedDevice::TimedDevice(Device& inner) : inner_(inner), ops_(std::make_unique<TimedOps>(inner)) {}
+TimedDevice::TimedDevice(Device& inner) : inner_(inner), ops_(std::make_unique<TimedOps>(inner, is_timing_)) {}
+std::unique_ptr<Stream> TimedDevice::make_stream() { return std::make_unique<TimedStream>(inner_.make_stream(), is_timing_); }
 TimedDevice::~TimedDevice() = default;
 Ops& TimedDevice::ops() { return *ops_; }
 OpTimes TimedDevice::take_times() { return ops_->take(); }

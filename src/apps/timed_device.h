@@ -32,15 +32,19 @@ class TimedDevice final : public Device {
   [[nodiscard]] const DeviceInfo& info() const override { return inner_.info(); }
   [[nodiscard]] Buffer allocate(std::size_t size_bytes) override { return inner_.allocate(size_bytes); }
   [[nodiscard]] Buffer allocate_host(std::size_t size_bytes) override { return inner_.allocate_host(size_bytes); }
-  [[nodiscard]] std::unique_ptr<Stream> make_stream() override { return inner_.make_stream(); }
+  [[nodiscard]] std::unique_ptr<Stream> make_stream() override;
   [[nodiscard]] Ops& ops() override;
 
-  /// What was done since the last call.
+  /// While it is off work runs as on the device itself: recorded where that is possible, and not measured.
+  void set_timing(bool is_on) { is_timing_ = is_on; }
+  /// What was done since the last call while timing was on.
   [[nodiscard]] OpTimes take_times();
 
  private:
+  class TimedStream;
   class TimedOps;
   Device& inner_;
+  bool is_timing_ = true;
   std::unique_ptr<TimedOps> ops_;
 };
 

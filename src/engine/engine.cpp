@@ -103,7 +103,7 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
 }
 
 Engine::~Engine() {
-  if (parts_.tiers) {
+  if (parts_.tiers && counters_.fault.empty()) {
     parts_.tiers->save_all(scheduler_.pool());
   }
 }
@@ -118,6 +118,12 @@ void Engine::cancel_all() {
 
 bool Engine::step() {
   step_begin_ = parts_.clock->now();
+  if (!counters_.fault.empty()) {
+    end_all_with_fault();
+    const bool has_news = !to_deliver_.empty();
+    deliver();
+    return has_news;
+  }
   end_cancelled();
   end_overdue();
   enqueue_read();
@@ -142,7 +148,7 @@ bool Engine::step() {
       deliver();
     }
     collect_rows();
-    if (speculation_) {
+    if (speculation_ && counters_.fault.empty()) {
       propose_drafts();
     }
   }
@@ -191,14 +197,33 @@ void Engine::end_overdue() {
   }
 }
 
-void Engine::end_early(RequestId request, FinishReason reason) {
+/// A device that has failed once is not trusted any more.
+void Engine::note_fault() {
+  if (parts_.model.fault && counters_.fault.empty()) {
+    counters_.fault = parts_.model.fault();
+  }
+}
+
+void Engine::end_all_with_fault() {
+  std::vector<RequestId> ids;
+  for (const auto& [id, live] : live_) {
+    ids.push_back(id);
+  }
+  for (const RequestId id : ids) {
+    end_early(id, FinishReason::failed, counters_.fault);
+  }
+  cancels_.clear();
+}
+
+void Engine::end_early(RequestId request, FinishReason reason, const std::string& message) {
   const auto found = live_.find(request);
   if (found == live_.end() || found->second.is_finished()) {
     return;
   }
   LiveRequest& live = found->second;
-  live.finish(reason);
+  live.finish(reason, message);
   counters_.num_timed_out += reason == FinishReason::timed_out ? 1 : 0;
+  counters_.num_failed += reason == FinishReason::failed ? 1 : 0;
   if (!live.notes.is_unscheduled) {
     apply(scheduler::Ended{.request = request});
   }

@@ -45,6 +45,8 @@ struct ModelCalls {
   std::move_only_function<void(std::span<const model::RowDraw>)> draw = {};
   /// Waits for it. The result is valid until the next launch.
   std::move_only_function<model::StepRows()> wait;
+  /// Behind a wait: what is wrong with the device; empty: nothing (DeepseekV41::fault). No such call: the device cannot fail.
+  std::move_only_function<std::string_view()> fault = {};
   /// Queues a copy of the bounded state of one slot to another, in order with the launches. Empty: exact reuse of prefixes is off.
   std::move_only_function<void(SlotId from, SlotId to)> copy_state = {};
   /// The same for a block. Empty, as copy_state: choices of one prompt compute it each.
@@ -131,7 +133,9 @@ class Engine {
  private:
   void end_cancelled();
   void end_overdue();
-  void end_early(RequestId request, FinishReason reason);
+  void end_early(RequestId request, FinishReason reason, const std::string& message = {});
+  void note_fault();
+  void end_all_with_fault();
   void make_plan();
   void restore_states();
   bool encode_images();  // engine_images.cpp

@@ -13,6 +13,11 @@ namespace deepinfer::engine {
 void Engine::collect_rows() {
   model::StepRows left = parts_.model.wait();
   forward_end_ = parts_.clock->now();
+  note_fault();
+  if (!counters_.fault.empty()) {
+    end_all_with_fault();
+    return;
+  }
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
     const auto [live, is_complete, num_drafts, is_drawn] = chunk_owners_[i];
     const auto num_rows = static_cast<std::size_t>(chunks_[i].num_logit_rows);

@@ -72,6 +72,9 @@ Result<void> EngineThread::check_room(std::size_t num_requests) const {
   if (!accepting_) {
     return fail(ErrorKind::cancelled, "the engine is shutting down and takes no more requests");
   }
+  if (!stats_.fault.empty()) {
+    return fail(ErrorKind::cancelled, stats_.fault + "; nothing can be computed until the server is started again");
+  }
   if (unfinished_.size() + num_requests > static_cast<std::size_t>(max_unfinished_)) {
     return queue_is_full(max_unfinished_);
   }

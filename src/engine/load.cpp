@@ -263,9 +263,9 @@ Result<std::optional<PrefixStore>> open_store(const std::filesystem::path& direc
 CacheCalls cache_calls(const std::shared_ptr<model::DeepseekV41>& model) {
   return {.block_bytes = model->block_bytes(),
           .state_bytes = model->state_bytes(),
-          .read_block = [model](BlockId block, std::span<std::byte> to) { model->read_block(block, to); },
+          .read_block = [model](BlockId block, std::span<std::byte> to) { return model->read_block(block, to); },
           .write_block = [model](BlockId block, std::span<const std::byte> from) { model->write_block(block, from); },
-          .read_state = [model](SlotId slot, std::span<std::byte> to) { model->read_state(slot, to); },
+          .read_state = [model](SlotId slot, std::span<std::byte> to) { return model->read_state(slot, to); },
           .write_state = [model](SlotId slot, std::span<const std::byte> from) { model->write_state(slot, from); }};
 }
 
@@ -280,6 +280,7 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<model::DeepseekV41> model, c
   EngineParts parts{.model = {.launch = [model](std::span<const model::Chunk> chunks) { model->launch(chunks); },
                               .draw = [model](std::span<const model::RowDraw> rows) { model->draw(rows); },
                               .wait = [model] { return model->wait(); },
+                              .fault = [model] { return model->fault(); },
                               .copy_state = [model](SlotId from, SlotId to) { model->copy_state(from, to); },
                               .copy_block = [model](BlockId from, BlockId to) { model->copy_block(from, to); },
                               .draft = [model](std::span<const model::DraftStart> starts, std::int32_t num_drafts,

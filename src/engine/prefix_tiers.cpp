@@ -60,8 +60,9 @@ void PrefixTiers::drop_reads(std::span<const kvcache::BlockHash> prefixes) {
 
 void PrefixTiers::save_block(const kvcache::BlockHash& prefix, BlockId block, WhenFull when_full) {
   std::vector<std::byte> bytes(calls_.block_bytes);
-  calls_.read_block(block, bytes);
-  store_.put({.prefix = prefix, .part = PrefixPart::block}, std::move(bytes), when_full);
+  if (calls_.read_block(block, bytes)) {
+    store_.put({.prefix = prefix, .part = PrefixPart::block}, std::move(bytes), when_full);
+  }
 }
 
 void PrefixTiers::save_state(const kvcache::BlockHash& prefix, SlotId slot, WhenFull when_full) {
@@ -69,8 +70,9 @@ void PrefixTiers::save_state(const kvcache::BlockHash& prefix, SlotId slot, When
     return;
   }
   std::vector<std::byte> bytes(calls_.state_bytes);
-  calls_.read_state(slot, bytes);
-  store_.put({.prefix = prefix, .part = PrefixPart::state}, std::move(bytes), when_full);
+  if (calls_.read_state(slot, bytes)) {
+    store_.put({.prefix = prefix, .part = PrefixPart::state}, std::move(bytes), when_full);
+  }
 }
 
 void PrefixTiers::restore(kvcache::CachePool& pool, std::span<const kvcache::BlockHash> prefixes) {

@@ -12,13 +12,14 @@
 
 namespace deepinfer::engine {
 
-/// Bytes of a block or of the bounded state in a slot; each call is in order with the launches and done on return.
+/// Bytes of a block or of the bounded state in a slot; each call is in order with the launches and done on return. Reads return false when
+/// the device has a fault.
 struct CacheCalls {
   std::size_t block_bytes = 0;
   std::size_t state_bytes = 0;
-  std::move_only_function<void(BlockId, std::span<std::byte> to)> read_block;
+  std::move_only_function<bool(BlockId, std::span<std::byte> to)> read_block;
   std::move_only_function<void(BlockId, std::span<const std::byte> from)> write_block;
-  std::move_only_function<void(SlotId, std::span<std::byte> to)> read_state;
+  std::move_only_function<bool(SlotId, std::span<std::byte> to)> read_state;
   std::move_only_function<void(SlotId, std::span<const std::byte> from)> write_state;
 };
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "base/clock.h"
 #include "engine/prefix_store.h"
@@ -65,6 +66,7 @@ struct EngineStats {
   TimeHistogram mask_time = {};                          ///< of rows under a constraint
   std::array<StepTimes, kNumStepKinds> step_times = {};  ///< of steps with a forward, by StepKind
   // Now.
+  std::string fault = {};        ///< of the device: every request ended with it, and so does every new one; empty: none
   std::int32_t num_running = 0;  ///< requests
   std::int32_t num_waiting = 0;
   std::int32_t num_blocks_used = 0;      ///< of num_blocks; serves every cache group that grows with the tokens

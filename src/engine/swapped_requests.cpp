@@ -28,9 +28,9 @@ void SwappedRequests::save(RequestId request, SlotId slot, std::span<const Block
       contents_.try_emplace(request, Contents{.bytes = std::vector<std::byte>(num_bytes(blocks.size())), .num_blocks = blocks.size()});
   check(inserted, "a request is saved once before it goes on");
   const std::span<std::byte> bytes = place->second.bytes;
-  calls_.read_state(slot, bytes.first(calls_.state_bytes));
+  (void)calls_.read_state(slot, bytes.first(calls_.state_bytes));  // after a fault of the device nothing goes on
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    calls_.read_block(blocks[i], bytes.subspan(num_bytes(i), calls_.block_bytes));
+    (void)calls_.read_block(blocks[i], bytes.subspan(num_bytes(i), calls_.block_bytes));
   }
   measure(clock.now() - begin, bytes.size());
   stats_.num_bytes += bytes.size();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "tensor/tensor.h"
 
@@ -34,6 +35,9 @@ class Stream {
   virtual ~Stream() = default;
   /// Returns when everything issued so far is done.
   virtual void synchronize() = 0;
+  /// What went wrong with the device, as a sentence without a final full stop, once something did: nothing that came after it was done.
+  /// Looked at after synchronize(). Empty: nothing.
+  [[nodiscard]] virtual std::string_view fault() const { return {}; }
   /// Copies between host and device memory, in stream order. `source` may be reused after synchronize().
   virtual void copy(void* destination, const void* source, std::size_t size_bytes) = 0;
 

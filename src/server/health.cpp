@@ -26,8 +26,9 @@ Response ApiServer::health(const ServedModel* model) const {
   const engine::EngineStats stats = model->engine->stats();
   const Duration since_progress = SteadyClock().now() - stats.last_progress;
   const bool is_stuck = stats.num_running + stats.num_waiting > 0 && since_progress > options_.watchdog;
+  const bool has_failed = !stats.fault.empty();
   json::Object body{
-      {"status", phase == Phase::draining ? "draining" : is_stuck ? "stuck" : "ok"},
+      {"status", has_failed ? "failed" : phase == Phase::draining ? "draining" : is_stuck ? "stuck" : "ok"},
       {"steps", stats.num_steps},
       {"last_progress_ms", static_cast<std::int64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(since_progress).count())},
       {"requests_running", stats.num_running},
@@ -43,7 +44,7 @@ Response ApiServer::health(const ServedModel* model) const {
       {"slots", stats.num_slots},
       {"connections", http_->num_connections()},
   };
-  return phase == Phase::draining || is_stuck ? unavailable(std::move(body)) : Response{.body = json::to_text(std::move(body))};
+  return phase == Phase::draining || is_stuck || has_failed ? unavailable(std::move(body)) : Response{.body = json::to_text(std::move(body))};
 }
 
 }  // namespace deepinfer::server

@@ -52,7 +52,7 @@ TEST_P(Edges, NotANumberStaysInItsRow) {
                 std::any_of(poisoned[i].values.begin() + static_cast<std::ptrdiff_t>(2 * per_row),
                             poisoned[i].values.begin() + static_cast<std::ptrdiff_t>(3 * per_row), [](float v) { return std::isnan(v); });
     }
-    EXPECT_TRUE(any_nan || op_case.op == "quantise");
+    EXPECT_TRUE(any_nan || op_case.op == "quantise" || op_case.op == "draw_tokens");
   }
 }
 

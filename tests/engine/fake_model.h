@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/check.h"
@@ -43,6 +44,8 @@ class FakeModel {
   /// The drafter's logits are the model's own, but of every so many positions one has others; 1: all have. 0: none. Below 0: they say nothing
   /// and cost no memory.
   std::int32_t draft_error_every = 3;
+  /// What is wrong with the device from the next wait on.
+  std::string fault;
   /// Called at the start of every forward.
   std::function<void(std::span<const model::Chunk>)> on_forward;
 

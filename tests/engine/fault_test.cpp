@@ -71,6 +71,34 @@ TEST(Fault, DeviceMemoryThatEndsAtAnyAllocationIsAnErrorAndLeavesNothing) {
   }
 }
 
+TEST(Fault, ADeviceThatFailsEndsEveryRequestWithTheReasonAndLeavesNothing) {
+  for (const bool is_late : {false, true}) {  // in a step of prompts, of tokens
+    SCOPED_TRACE(is_late);
+    Harness harness({.max_requests = 3, .num_extra_slots = 2, .overlap_depth = 1, .prefix_cache = true, .max_drafts = is_late ? 2 : 0});
+    std::mt19937_64 random(5);
+    std::vector<RequestId> ids;
+    for (int i = 0; i < 8; ++i) {
+      ids.push_back(harness.submit({.prompt = random_prompt(random, 40), .sampling = {.temperature = 0}, .max_tokens = 20, .ignore_eos = true}));
+    }
+    for (int step = 0; step < (is_late ? 6 : 1); ++step) {
+      ASSERT_TRUE(harness.engine.step());
+    }
+    harness.model.fault = "the device burnt";
+    harness.run_to_the_end();
+    harness.engine.check_integrity();
+    for (const RequestId id : ids) {
+      ASSERT_TRUE(harness.reply(id).finish);
+      EXPECT_EQ(harness.reply(id).finish->reason, FinishReason::failed);
+      EXPECT_EQ(harness.reply(id).finish->message, "the device burnt");
+    }
+    const RequestId late = harness.submit({.prompt = random_prompt(random, 4), .max_tokens = 2});
+    harness.run_to_the_end();
+    EXPECT_EQ(harness.reply(late).finish->message, "the device burnt");
+    EXPECT_EQ(harness.engine.stats().num_failed, 9);
+    EXPECT_EQ(harness.engine.stats().fault, "the device burnt");
+  }
+}
+
 /// No file of this process may become longer, as on a full disk.
 class FullDisk {
  public:

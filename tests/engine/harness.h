@@ -147,6 +147,7 @@ inline engine::EngineParts fake_parts(FakeModel& model, kvcache::CacheGeometry g
                             .geometry = geometry,
                             .vocabulary = fake_vocabulary(),
                             .forced_tokens = fake_split};
+  parts.model.fault = [&model] { return std::string_view(model.fault); };
   parts.model.copy_state = [&model](SlotId from, SlotId to) { model.copy_state(from, to); };
   parts.model.draft = [&model](std::span<const model::DraftStart> starts, std::int32_t num_drafts, model::PickDrafts& pick) {
     return model.draft(starts, num_drafts, pick);
@@ -171,12 +172,15 @@ class BorrowedClock final : public Clock {
 };
 
 inline engine::CacheCalls fake_cache_calls(FakeModel& model) {
-  const auto copy = [](std::span<const std::byte> from, std::span<std::byte> to) { std::ranges::copy(from, to.begin()); };
+  const auto copy = [](std::span<const std::byte> from, std::span<std::byte> to) {
+    std::ranges::copy(from, to.begin());
+    return true;
+  };
   return {.block_bytes = model.block_memory({}).size(),
           .state_bytes = model.state_memory({}).size(),
-          .read_block = [&model, copy](BlockId block, std::span<std::byte> to) { copy(model.block_memory(block), to); },
+          .read_block = [&model, copy](BlockId block, std::span<std::byte> to) { return copy(model.block_memory(block), to); },
           .write_block = [&model, copy](BlockId block, std::span<const std::byte> from) { copy(from, model.block_memory(block)); },
-          .read_state = [&model, copy](SlotId slot, std::span<std::byte> to) { copy(model.state_memory(slot), to); },
+          .read_state = [&model, copy](SlotId slot, std::span<std::byte> to) { return copy(model.state_memory(slot), to); },
           .write_state = [&model, copy](SlotId slot, std::span<const std::byte> from) { copy(from, model.state_memory(slot)); }};
 }
 

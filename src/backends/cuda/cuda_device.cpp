@@ -18,7 +18,7 @@ class CudaDevice final : public Device {
   CudaDevice(int device, DeviceInfo info) : device_(device), info_(std::move(info)) {}
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
-  [[nodiscard]] std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(device_); }
+  [[nodiscard]] std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(device_, fault_); }
   [[nodiscard]] Ops& ops() override { return ops_; }
 
   [[nodiscard]] Buffer allocate(std::size_t size_bytes) override {
@@ -44,7 +44,8 @@ class CudaDevice final : public Device {
  private:
   int device_ = 0;
   DeviceInfo info_;
-  CudaOps ops_;
+  Fault fault_;
+  CudaOps ops_{fault_};
 };
 
 }  // namespace

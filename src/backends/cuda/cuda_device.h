@@ -17,4 +17,8 @@ struct CudaOptions {
 /// Fails when this build has no CUDA code, the driver or the GPU is absent, or the GPU is older than SM90.
 [[nodiscard]] Result<std::unique_ptr<Device>> make_device(const CudaOptions& options);
 
+/// bf16 multiply-adds that the tensor cores of the current GPU do in a second at most, two FLOP each: operands lie in shared memory, sums in
+/// registers. 0 without a GPU.
+[[nodiscard]] double probe_matrix_flops();
+
 }  // namespace deepinfer::cuda

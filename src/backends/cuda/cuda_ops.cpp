@@ -10,24 +10,12 @@ namespace {
 /// Scores of a few rows at a time stay below this, mostly within the cache of the GPU.
 constexpr std::int64_t kMaxScores = std::int64_t{1} << 23;
 
-cudaStream_t handle(Stream& stream) { return static_cast<CudaStream&>(stream).handle(); }
-
-/// Launches `kernel` unless there are no rows, and checks the launch.
-template <class Params>
-void launch(void (*kernel)(const Params&, cudaStream_t), const Params& p, Stream& stream) {
-  if (p.num_rows > 0) {
-    kernel(p, handle(stream));
-    must(cudaGetLastError());
-  }
-}
-
 /// Calls `work(first, count)` for rows in runs whose scratch stays within kMaxScores.
 template <class Work>
 void in_runs(std::int64_t num_rows, std::int64_t scores_per_row, const Work& work) {
   const std::int64_t run = std::max<std::int64_t>(1, kMaxScores / std::max<std::int64_t>(1, scores_per_row));
   for (std::int64_t first = 0; first < num_rows; first += run) {
     work(first, std::min(run, num_rows - first));
-    must(cudaGetLastError());
   }
 }
 
@@ -38,6 +26,33 @@ std::size_t run_scores(std::int64_t num_rows, std::int64_t scores_per_row) {
 }
 
 }  // namespace
+
+template <class Work>
+void CudaOps::issue(Stream& stream, const Work& work) {
+  auto& own = static_cast<CudaStream&>(stream);
+  if (own.make_current()) {
+    work(own.handle());
+    fault_.note(cudaGetLastError());
+  }
+}
+
+/// The same with scratch memory: `work(memory, stream)`.
+template <class Element, class Work>
+void CudaOps::with_room(Stream& stream, Scratch& scratch, std::size_t count, const Work& work) {
+  issue(stream, [&](cudaStream_t handle) {
+    Element* const memory = scratch.room<Element>(count);
+    if (!fault_.is_set()) {
+      work(memory, handle);
+    }
+  });
+}
+
+template <class Params>
+void CudaOps::launch(void (*kernel)(const Params&, cudaStream_t), const Params& p, Stream& stream) {
+  if (p.num_rows > 0) {
+    issue(stream, [&](cudaStream_t s) { kernel(p, s); });
+  }
+}
 
 void CudaOps::embed(Stream& s, const EmbedParams& p) { launch(cuda::embed, p, s); }
 void CudaOps::mix(Stream& s, const MixParams& p) { launch(cuda::mix, p, s); }
@@ -64,35 +79,30 @@ void CudaOps::gather_cells(Stream& s, const GatherCellsParams& p) { launch(cuda:
 
 void CudaOps::linear_q8(Stream& s, const LinearQ8Params& p) {
   if (p.num_rows > 0) {
-    cuda::linear_q8(p, activations_.room<bf16>(linear_scratch(p)), handle(s));
-    must(cudaGetLastError());
+    with_room<bf16>(s, activations_, linear_scratch(p), [&](bf16* scratch, cudaStream_t stream) { cuda::linear_q8(p, scratch, stream); });
   }
 }
 
 void CudaOps::linear_bf16(Stream& s, const LinearBf16Params& p) {
   if (p.num_rows > 0) {
-    cuda::linear_bf16(p, activations_.room<bf16>(linear_scratch(p)), handle(s));
-    must(cudaGetLastError());
+    with_room<bf16>(s, activations_, linear_scratch(p), [&](bf16* scratch, cudaStream_t stream) { cuda::linear_bf16(p, scratch, stream); });
   }
 }
 
 void CudaOps::store_ring(Stream& s, const StoreRingParams& p) {
   if (p.chunks.num_chunks > 0) {
-    cuda::store_ring(p, handle(s));
-    must(cudaGetLastError());
+    issue(s, [&](cudaStream_t stream) { cuda::store_ring(p, stream); });
   }
 }
 
 void CudaOps::compress_pairs(Stream& s, const CompressPairsParams& p) {
-  cuda::compress_pairs(p, handle(s));
-  must(cudaGetLastError());
+  issue(s, [&](cudaStream_t stream) { cuda::compress_pairs(p, stream); });
 }
 
 void CudaOps::index_select(Stream& s, const IndexSelectParams& p) {
   const std::int64_t per_row = index_scores_per_row(p);
-  auto* scores = partials_.room<float>(run_scores(p.rows.num_rows, per_row));
-  in_runs(p.rows.num_rows, per_row, [&](std::int64_t first, std::int64_t count) {
-    cuda::index_select(p, first, count, scores, handle(s));
+  with_room<float>(s, partials_, run_scores(p.rows.num_rows, per_row), [&](float* scores, cudaStream_t stream) {
+    in_runs(p.rows.num_rows, per_row, [&](std::int64_t first, std::int64_t count) { cuda::index_select(p, first, count, scores, stream); });
   });
 }
 
@@ -101,40 +111,41 @@ void CudaOps::attend(Stream& s, const AttendParams& p) {
     return;
   }
   const std::int64_t per_row = attend_scratch_per_row(p);
-  auto* scores = partials_.room<float>(run_scores(p.rows.num_rows, per_row));
-  bf16* o = p.o;
-  if (o == nullptr && per_row > 0) {  // without scratch attention writes Q8 at once
-    o = activations_.room<bf16>(static_cast<std::size_t>(p.rows.num_rows) * static_cast<std::size_t>(p.heads * p.head_dim));
-  }
-  in_runs(p.rows.num_rows, per_row, [&](std::int64_t first, std::int64_t count) { attend_rows(p, first, count, scores, o, handle(s)); });
-  attend_finish(p, o, handle(s));
-  must(cudaGetLastError());
+  const bool needs_output = p.o == nullptr && per_row > 0;  // without scratch attention writes Q8 at once
+  const std::size_t output = static_cast<std::size_t>(p.rows.num_rows) * static_cast<std::size_t>(p.heads * p.head_dim);
+  with_room<float>(s, partials_, run_scores(p.rows.num_rows, per_row), [&](float* scores, cudaStream_t) {
+    with_room<bf16>(s, activations_, needs_output ? output : 0, [&](bf16* room, cudaStream_t stream) {
+      bf16* const o = needs_output ? room : p.o;
+      in_runs(p.rows.num_rows, per_row, [&](std::int64_t first, std::int64_t count) { attend_rows(p, first, count, scores, o, stream); });
+      attend_finish(p, o, stream);
+    });
+  });
 }
 
 void CudaOps::route(Stream& s, const RouteParams& p) {
   if (p.num_rows == 0) {
     return;
   }
-  auto* logits = partials_.room<float>(static_cast<std::size_t>(p.num_rows) * static_cast<std::size_t>(p.num_experts));
-  const LinearBf16Params scores{.num_rows = p.num_rows,
-                                .n = p.num_experts,
-                                .k = p.hidden,
-                                .x = p.u,
-                                .row_index = nullptr,
-                                .weight = p.weight,
-                                .y_f32 = logits,
-                                .y_bf16 = nullptr};
-  cuda::linear_bf16(scores, activations_.room<bf16>(linear_scratch(scores)), handle(s));
-  select_experts(p, logits, handle(s));
-  must(cudaGetLastError());
+  LinearBf16Params scores{.num_rows = p.num_rows,
+                          .n = p.num_experts,
+                          .k = p.hidden,
+                          .x = p.u,
+                          .row_index = nullptr,
+                          .weight = p.weight,
+                          .y_f32 = nullptr,
+                          .y_bf16 = nullptr};
+  const std::size_t num_scores = static_cast<std::size_t>(p.num_rows) * static_cast<std::size_t>(p.num_experts);
+  with_room<float>(s, partials_, num_scores, [&](float* logits, cudaStream_t) {
+    scores.y_f32 = logits;
+    linear_bf16(s, scores);
+    issue(s, [&](cudaStream_t stream) { select_experts(p, logits, stream); });
+  });
 }
 
 void CudaOps::moe(Stream& s, const MoeParams& p) {
-  if (p.num_rows == 0) {
-    return;
+  if (p.num_rows > 0) {
+    with_room<std::byte>(s, experts_, moe_scratch_bytes(p), [&](std::byte* scratch, cudaStream_t stream) { cuda::moe(p, scratch, stream); });
   }
-  cuda::moe(p, experts_.room<std::byte>(moe_scratch_bytes(p)), handle(s));
-  must(cudaGetLastError());
 }
 
 }  // namespace deepinfer::cuda

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <string_view>
 
 #include "backends/cuda/cuda_check.h"
 #include "backends/cuda/scratch.h"
@@ -29,7 +30,7 @@ class CudaRecording final : public Recording {
 
 class CudaStream final : public Stream {
  public:
-  explicit CudaStream(int device) : device_(device) {
+  CudaStream(int device, Fault& fault) : device_(device), fault_(fault) {
     must(cudaSetDevice(device_));
     must(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   }
@@ -37,40 +38,48 @@ class CudaStream final : public Stream {
   CudaStream& operator=(const CudaStream&) = delete;
   ~CudaStream() override { cudaStreamDestroy(stream_); }
 
-  void synchronize() override { must(cudaStreamSynchronize(stream_)); }
+  void synchronize() override {
+    if (!fault_.is_set()) {
+      fault_.note(cudaStreamSynchronize(stream_));
+    }
+  }
+  [[nodiscard]] std::string_view fault() const override { return fault_.text(); }
   void copy(void* destination, const void* source, std::size_t size_bytes) override {
-    if (size_bytes > 0) {
-      must(cudaMemcpyAsync(destination, source, size_bytes, cudaMemcpyDefault, handle()));
+    if (size_bytes > 0 && make_current()) {
+      fault_.note(cudaMemcpyAsync(destination, source, size_bytes, cudaMemcpyDefault, stream_));
     }
   }
 
-  bool begin_recording() override {
-    must(cudaStreamBeginCapture(handle(), cudaStreamCaptureModeThreadLocal));
-    return true;
-  }
+  bool begin_recording() override { return make_current() && fault_.note(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal)); }
   std::unique_ptr<Recording> end_recording() override {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
-    must(cudaStreamEndCapture(handle(), &graph));
-    must(cudaGraphInstantiate(&executable, graph, 0));
-    must(cudaGraphDestroy(graph));
+    if (!fault_.note(cudaStreamEndCapture(stream_, &graph)) || !fault_.note(cudaGraphInstantiate(&executable, graph, 0))) {
+      return nullptr;
+    }
+    fault_.note(cudaGraphDestroy(graph));
     return std::make_unique<CudaRecording>(executable);
   }
-  void replay(Recording& recording) override { must(cudaGraphLaunch(static_cast<CudaRecording&>(recording).graph(), handle())); }
-
-  /// The stream, its device being the current one of this thread from here on.
-  [[nodiscard]] cudaStream_t handle() const {
-    must(cudaSetDevice(device_));
-    return stream_;
+  void replay(Recording& recording) override {
+    if (make_current()) {
+      fault_.note(cudaGraphLaunch(static_cast<CudaRecording&>(recording).graph(), stream_));
+    }
   }
+
+  /// The device becomes the current one of this thread. False: it has a fault.
+  bool make_current() { return !fault_.is_set() && fault_.note(cudaSetDevice(device_)); }
+  [[nodiscard]] cudaStream_t handle() const { return stream_; }
 
  private:
   int device_ = 0;
+  Fault& fault_;
   cudaStream_t stream_ = nullptr;
 };
 
 class CudaOps final : public Ops {
  public:
+  explicit CudaOps(Fault& fault) : fault_(fault), activations_(fault), partials_(fault), experts_(fault) {}
+
   void embed(Stream&, const EmbedParams&) override;
   void mix(Stream&, const MixParams&) override;
   void collapse_norm(Stream&, const CollapseNormParams&) override;
@@ -109,6 +118,17 @@ class CudaOps final : public Ops {
   void gather_cells(Stream&, const GatherCellsParams&) override;
 
  private:
+  /// Calls `work(stream)`, which launches kernels, unless the device has a fault.
+  template <class Work>
+  void issue(Stream& stream, const Work& work);
+  /// The same with scratch memory: `work(memory, stream)`.
+  template <class Element, class Work>
+  void with_room(Stream& stream, Scratch& scratch, std::size_t count, const Work& work);
+  /// The same for `kernel` unless there are no rows.
+  template <class Params>
+  void launch(void (*kernel)(const Params&, cudaStream_t), const Params& p, Stream& stream);
+
+  Fault& fault_;
   Scratch activations_;  // decoded inputs of linears
   Scratch partials_;     // mixing sums, router logits, index scores, attention scores
   Scratch experts_;      // rows sorted by expert and what flows between the two expert products

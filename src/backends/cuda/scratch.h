@@ -13,7 +13,7 @@ namespace deepinfer::cuda {
 
 class Scratch {
  public:
-  Scratch() = default;
+  explicit Scratch(Fault& fault) : fault_(fault) {}
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   ~Scratch() {
@@ -23,7 +23,7 @@ class Scratch {
     cudaFree(data_);
   }
 
-  /// At least `count` elements, uninitialised; earlier contents are lost when it grows.
+  /// At least `count` elements, uninitialised; earlier contents are lost when it grows. Without room the device has a fault.
   template <class T>
   T* room(std::size_t count) {
     grow(count * sizeof(T));
@@ -39,9 +39,11 @@ class Scratch {
       outgrown_.push_back(data_);
     }
     size_bytes_ = std::max(size_bytes, 2 * size_bytes_);
-    must(cudaMalloc(&data_, size_bytes_));
+    data_ = nullptr;
+    fault_.note(cudaMalloc(&data_, size_bytes_));
   }
 
+  Fault& fault_;
   void* data_ = nullptr;
   std::size_t size_bytes_ = 0;
   std::vector<void*> outgrown_;

@@ -27,13 +27,14 @@ void copy(Stream& stream, const Pieces& from, const Pieces& to) {
   }
 }
 
-void read(Stream& stream, const Pieces& pieces, std::span<std::byte> to) {
+bool read(Stream& stream, const Pieces& pieces, std::span<std::byte> to) {
   check(to.size() == size_of(pieces), "the host has room for the bytes of the device");
   for (const auto piece : pieces) {
     stream.copy(to.data(), piece.data(), piece.size());
     to = to.subspan(piece.size());
   }
   stream.synchronize();
+  return stream.fault().empty();
 }
 
 void write(Stream& stream, const Pieces& pieces, std::span<const std::byte> from) {
@@ -103,6 +104,11 @@ Result<std::unique_ptr<DeepseekV41>> DeepseekV41::create(Device& device, std::sh
     }
     state->vision.emplace(std::move(*vision));
   }
+  if (!device.info().reads_host_memory) {
+    if (auto warm = state->warm_up(); !warm) {
+      return std::unexpected(std::move(warm.error()));
+    }
+  }
   return std::unique_ptr<DeepseekV41>(new DeepseekV41(std::move(state)));
 }
 
@@ -165,6 +171,8 @@ StepRows DeepseekV41::wait() {
   return s.draws.rows();
 }
 
+std::string_view DeepseekV41::fault() const { return state_->stream->fault(); }
+
 std::span<const float> DeepseekV41::forward(std::span<const Chunk> chunks) {
   launch(chunks);
   return wait().logits;
@@ -204,13 +212,13 @@ void DeepseekV41::copy_block(BlockId from, BlockId to) {
 
 std::size_t DeepseekV41::block_bytes() const { return size_of(block_pieces(state_->caches, {})); }
 std::size_t DeepseekV41::state_bytes() const { return size_of(state_pieces(state_->caches, {})); }
-void DeepseekV41::read_block(BlockId block, std::span<std::byte> to) const {
-  read(*state_->stream, block_pieces(state_->caches, block), to);
+bool DeepseekV41::read_block(BlockId block, std::span<std::byte> to) const {
+  return read(*state_->stream, block_pieces(state_->caches, block), to);
 }
 void DeepseekV41::write_block(BlockId block, std::span<const std::byte> from) {
   write(*state_->stream, block_pieces(state_->caches, block), from);
 }
-void DeepseekV41::read_state(SlotId slot, std::span<std::byte> to) const { read(*state_->stream, state_pieces(state_->caches, slot), to); }
+bool DeepseekV41::read_state(SlotId slot, std::span<std::byte> to) const { return read(*state_->stream, state_pieces(state_->caches, slot), to); }
 void DeepseekV41::write_state(SlotId slot, std::span<const std::byte> from) {
   write(*state_->stream, state_pieces(state_->caches, slot), from);
 }

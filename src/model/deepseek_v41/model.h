@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -129,6 +130,8 @@ class DeepseekV41 {
   /// Waits for the launched step. Without draw(): the logits of all rows, in chunk order. Valid until the next launch.
   /// A row whose numbers went bad has NaN logits; other rows are not affected.
   [[nodiscard]] StepRows wait();
+  /// Behind wait() and draft(): what is wrong with the device (Stream::fault); results mean nothing then. Empty: nothing.
+  [[nodiscard]] std::string_view fault() const;
   /// launch() and wait(): logits [sum of num_logit_rows, vocab].
   [[nodiscard]] std::span<const float> forward(std::span<const Chunk> chunks);
   /// One pass of the drafter (section 7), when nothing is launched: `num_drafts` proposals for each request, at most CacheSizes::max_drafts and
@@ -152,10 +155,11 @@ class DeepseekV41 {
   /// Bytes of one block of all groups that grow with the tokens, and of one slot of the others.
   [[nodiscard]] std::size_t block_bytes() const;
   [[nodiscard]] std::size_t state_bytes() const;
-  /// Copies a block or a state to host memory and back, behind what was launched before; done on return. Sizes as above.
-  void read_block(BlockId block, std::span<std::byte> to) const;
+  /// Copies a block or a state to host memory and back, behind what was launched before; done on return. Sizes as above. Reads return false
+  /// when the device has a fault: the bytes mean nothing.
+  [[nodiscard]] bool read_block(BlockId block, std::span<std::byte> to) const;
   void write_block(BlockId block, std::span<const std::byte> from);
-  void read_state(SlotId slot, std::span<std::byte> to) const;
+  [[nodiscard]] bool read_state(SlotId slot, std::span<std::byte> to) const;
   void write_state(SlotId slot, std::span<const std::byte> from);
 
   /// An empty hook switches examination off.

@@ -58,6 +58,8 @@ struct DeepseekV41::State {
 
   DraftScratch drafting;
 
+  Result<void> warm_up();  // model_warm_up.cpp
+
   // model_drafts.cpp
   void begin_drafts(std::span<const DraftStart> starts, std::int32_t num_drafts);
   float* add_markov(std::int32_t index, std::int32_t num_requests);

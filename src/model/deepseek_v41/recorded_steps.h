@@ -17,6 +17,7 @@ namespace deepinfer::model {
 struct StepShape {
   std::int32_t rows = 0, chunks = 0, logit_rows = 0;
   std::int32_t groups_1 = 0, groups_2 = 0;  ///< compressed rows completed at ratios 1 and 2
+  std::int32_t table_blocks = 0;            ///< columns of the block tables
   bool has_rectangle = false;               ///< the decoder half has tables of its own
   bool is_draft = false;                    ///< a pass of the drafter
   bool draws_drafts = false;                ///< with its tokens
@@ -43,6 +44,9 @@ class RecordedSteps {
       }
       issue();
       found->second.recording = stream.end_recording();
+      if (found->second.recording == nullptr) {
+        return;  // the device has a fault
+      }
     }
     stream.replay(*found->second.recording);
   }

@@ -1,6 +1,8 @@
 #include "model/deepseek_v41/step_tables.h"
 
 #include <algorithm>
+#include <bit>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -61,7 +63,6 @@ Result<StepTables> StepTables::create(Device& device, const Config& config, cons
   const std::size_t group_sets = 2 * 3 * rows;
   const std::size_t engram = hash.num_layers() * static_cast<std::size_t>(hash.num_columns()) * rows;
   const std::size_t capacity = 2 * row_set + group_sets + engram + 2 * rows + 2 * flag_words(rows);  // + tokens, logit rows, flags
-  out.host_.resize(capacity);
   out.kept_ranges_.reserve(chunks);
   out.logit_rows_.reserve(rows);
   DeviceMemory memory(device);
@@ -71,6 +72,12 @@ Result<StepTables> StepTables::create(Device& device, const Config& config, cons
     return std::unexpected(std::move(buffers.error()));
   }
   out.buffers_ = std::move(*buffers);
+  out.buffers_.push_back(device.allocate_host(capacity * sizeof(std::int32_t)));
+  if (out.buffers_.back().data() == nullptr) {
+    return fail(ErrorKind::exhausted, "the host has no room for the step tables: " + std::to_string(capacity * sizeof(std::int32_t)) +
+                                          " bytes wanted; lower --max-requests or --max-model-len");
+  }
+  out.host_ = {reinterpret_cast<std::int32_t*>(out.buffers_.back().data()), capacity};
   return out;
 }
 
@@ -97,7 +104,7 @@ RowSet StepTables::build_rows(std::span<const Chunk> chunks, RowKind kind) {
   std::int32_t* first_position = take(chunks.size());
   std::int32_t* slot = take(chunks.size());
   std::int32_t* stored = take(chunks.size());
-  std::int32_t* table = take(chunks.size() * static_cast<std::size_t>(max_blocks_));
+  std::int32_t* table = take(chunks.size() * static_cast<std::size_t>(table_blocks_));
 
   std::int32_t row = 0;
   for (std::size_t c = 0; c < chunks.size(); ++c) {
@@ -119,8 +126,8 @@ RowSet StepTables::build_rows(std::span<const Chunk> chunks, RowKind kind) {
       const std::int32_t window_end = is_draft ? first_position[c] - 1 : position[row];
       low[row] = kept.is_placeholder ? high[row] + 1 : std::max(window_end - config_->sliding_window + 1, bound);
     }
-    std::int32_t* blocks = table + c * static_cast<std::size_t>(max_blocks_);
-    for (std::int32_t b = 0; b < max_blocks_; ++b) {
+    std::int32_t* blocks = table + c * static_cast<std::size_t>(table_blocks_);
+    for (std::int32_t b = 0; b < table_blocks_; ++b) {
       blocks[b] = static_cast<std::size_t>(b) < chunk.blocks.size() ? chunk.blocks[static_cast<std::size_t>(b)].value : 0;
     }
   }
@@ -131,7 +138,7 @@ RowSet StepTables::build_rows(std::span<const Chunk> chunks, RowKind kind) {
                      .first_position = on_device(first_position),
                      .slot = on_device(slot),
                      .block_table = on_device(table),
-                     .max_blocks = max_blocks_},
+                     .max_blocks = table_blocks_},
           .window_low = on_device(low),
           .window_high = on_device(high),
           .stored_rows = on_device(stored),
@@ -216,9 +223,13 @@ void StepTables::begin(std::span<const Chunk> chunks) {
   drops_rows_ = false;
   has_images_ = false;
   std::size_t num_rows = 0;
+  std::size_t num_blocks = 1;
   for (const Chunk& chunk : chunks) {
     num_rows += chunk.tokens.size();
+    num_blocks = std::max(num_blocks, chunk.blocks.size());
   }
+  // Powers of two: few shapes of steps to record, and no tables for the longest context while all are short.
+  table_blocks_ = std::min(max_blocks_, static_cast<std::int32_t>(std::bit_ceil(num_blocks)));
   std::int32_t* tokens = take(num_rows);
   tokens_ = on_device(tokens);
   for (const Chunk& chunk : chunks) {

@@ -62,6 +62,7 @@ class StepTables {
             .logit_rows = static_cast<std::int32_t>(logit_rows_.size()),
             .groups_1 = groups_[1].num_groups,
             .groups_2 = groups_[2].num_groups,
+            .table_blocks = table_blocks_,
             .has_rectangle = kept_.rows.position != all_.rows.position,
             .is_draft = is_draft_};
   }
@@ -91,7 +92,8 @@ class StepTables {
   const Config* config_;
   const EngramHash* hash_;
   std::int32_t max_blocks_ = 0;
-  std::vector<std::int32_t> host_;
+  std::int32_t table_blocks_ = 0;  // columns of this step's block tables
+  std::span<std::int32_t> host_;  // copies of it go on while the host does
   std::size_t used_ = 0;
   std::int32_t* device_ = nullptr;
   std::vector<Buffer> buffers_;

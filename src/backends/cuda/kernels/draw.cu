@@ -322,7 +322,7 @@ __device__ Prefix find_prefix(const Slice& slice, std::int64_t mass_limit, std::
   const std::int64_t mass_each = static_cast<std::int64_t>(crossing.content.mass) / num_columns;
   std::int64_t num_equal = min(crossing.num_columns, num_columns);
   if (mass_each > 0) {
-    num_equal = min(num_equal, (crossing.mass + mass_each - 1) / mass_each);
+    num_equal = min(num_equal, crossing.mass / mass_each + (crossing.mass % mass_each != 0 ? 1 : 0));
   }
   if (num_equal < num_columns) {
     out.cut = cut_of(slice, out.key, num_equal, shared.num_columns[crossing.bucket], shared);
