@@ -1,6 +1,10 @@
 // The contract table on an NVIDIA GPU. Skipped with the reason where there is none.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
 #include "backends/contract.h"
 #include "backends/cuda/cuda_device.h"
 
@@ -45,6 +49,29 @@ TEST_F(Cuda, TheSameCallTwiceGivesTheSameBits) {
 TEST_F(Cuda, AFullDeviceGivesNoMemoryAndGoesOn) {
   EXPECT_EQ(device_->allocate(std::size_t{1} << 50).data(), nullptr);
   EXPECT_NE(device_->allocate(1 << 20).data(), nullptr);
+}
+
+/// Reads what is not there, goes on as if nothing was wrong, and looks. Ends the process with 0 when all is as it should be.
+[[noreturn]] void break_the_device() {
+  auto device = cuda::make_device({});
+  const auto stream = (*device)->make_stream();
+  const Buffer memory = (*device)->allocate(1 << 20);
+  auto* values = reinterpret_cast<float*>(memory.data());
+  (*device)->ops().add_rows(*stream, {.num_rows = 1, .width = 64, .x = reinterpret_cast<const float*>(16), .y = values});
+  stream->synchronize();
+  const std::string fault(stream->fault());
+  std::fprintf(stderr, "%s\n", fault.c_str());
+  float host = 0;
+  stream->copy(&host, values, sizeof(host));
+  (*device)->ops().add_rows(*stream, {.num_rows = 1, .width = 64, .x = values, .y = values});
+  const bool records = stream->begin_recording();
+  stream->synchronize();
+  std::exit(!fault.empty() && !records && stream->fault() == fault ? 0 : 1);
+}
+
+TEST_F(Cuda, AKernelThatFailsStaysAsTheFaultOfTheDevice) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(break_the_device(), testing::ExitedWithCode(0), "the GPU failed: an illegal memory access");
 }
 
 TEST(CudaDevice, AnAbsentGpuIsAnErrorThatSaysSo) {

@@ -58,6 +58,9 @@ void select_experts(const RouteParams&, const float* logits, cudaStream_t);
 std::size_t moe_scratch_bytes(const MoeParams&);
 void moe(const MoeParams&, void* scratch, cudaStream_t);
 
+// peak.cu
+double probe_matrix_flops();  ///< cuda_device.h
+
 // draw.cu
 void draw_tokens(const DrawTokensParams&, cudaStream_t);
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/kernels/launch.h"
 #include "backends/cuda/kernels/wgmma.cuh"
 
 namespace deepinfer::cuda {
