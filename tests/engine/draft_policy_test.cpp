@@ -109,6 +109,7 @@ struct Taught {
     engine::StepReport report{.num_requests = num_requests, .num_rows = num_requests, .num_tokens = num_requests, .drafted = drafts};
     if (drafts) {
       const std::vector<scheduler::DraftRates> all(static_cast<std::size_t>(num_requests), scheduler::DraftRates{rates});
+      policy.note_pass();
       report.num_rows = policy.choose_rows(all, 256);
       policy.note_rates(all);
       report.draft_seconds = pass;
@@ -145,6 +146,8 @@ TEST(DraftPolicy, TheDraftPassIsPartOfTheTime) {
     taught.step(1);
   }
   const std::vector<scheduler::DraftRates> one{{taught.rates}};
+  EXPECT_EQ(taught.policy.choose_rows(one, 256), 3) << "drafts that no pass was made for";
+  taught.policy.note_pass();
   EXPECT_EQ(taught.policy.choose_rows(one, 256), 4);
 }
 
