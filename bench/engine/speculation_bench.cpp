@@ -1,8 +1,9 @@
 // Usage: speculation_bench [MODEL_DIR] [THREADS] [--rounds N] [--loads 1,4,16] [--temperature T] [--thread-time] [--trace]
-// The same prompts (samples.json of the model) without drafts, with all drafts verified and with lengths by confidence, and by the rejection
-// rule. A load is so many requests that begin together and end one by one; such a group is a turn. The ways take turns in changing order, so that
-// a slow moment of the machine meets them all, and are compared turn by turn. Steps with prompt rows do not count, nor does the first round.
-//   --thread-time  processor time of one thread, for the figures and for the engines' own clocks: steady on a machine with other work
+// The same prompts (samples.json of the model) without drafts, with all drafts verified and with lengths by confidence, and by the
+// rejection rule. A load is so many requests that begin together and end one by one; such a group is a turn. The ways take turns in
+// changing order, so that a slow moment of the machine meets them all, and are compared turn by turn: ratios with [quartiles and median].
+// Steps with prompt rows do not count, nor does the first round.
+//   --thread-time  processor time of one thread, for the figures and for the engines' own clocks: steadier on a machine with other work
 //   --trace        by tenths of the run: how often drafts were made, and what the policy expects beside what is so
 #include <time.h>
 
@@ -239,16 +240,16 @@ void print(const std::array<Turns, kWays.size()>& turns, const std::array<engine
     const Work work = sum(turns[way]);
     const Quartiles over_off = compare(turns[way], turns[kOff]);
     const double num_rounds = std::max(static_cast<double>(s.num_rounds), 1.0);
-    std::printf("  %-16s %7.0f tokens/s  %.3f x [%.3f %.3f %.3f]  accepted length %.2f, drafts verified %.2f, in %.0f %% of steps\n", kWays[way].name,
-                work.speed(), work.speed() / sum(turns[kOff]).speed(), over_off.low, over_off.median, over_off.high,
+    std::printf("  %-16s %7.0f tokens/s  %.3f x [%.3f %.3f %.3f]  accepted length %.2f, drafts verified %.2f, in %.0f %% of steps\n",
+                kWays[way].name, work.speed(), work.speed() / sum(turns[kOff]).speed(), over_off.low, over_off.median, over_off.high,
                 1 + static_cast<double>(s.num_accepted) / num_rounds, static_cast<double>(s.num_verified) / num_rounds,
                 100.0 * static_cast<double>(work.num_drafted) / static_cast<double>(work.num_steps));
   }
   const bool drafts_pay = sum(turns[kFull]).speed() > sum(turns[kOff]).speed();
   const Turns& better = turns[drafts_pay ? kFull : kOff];
   const Quartiles paired = compare(turns[kConfidence], better);
-  std::printf("  confidence / %s: %.3f [%.3f %.3f %.3f]\n", drafts_pay ? "full" : "off", sum(turns[kConfidence]).speed() / sum(better).speed(),
-              paired.low, paired.median, paired.high);
+  std::printf("  confidence / %s: %.3f [%.3f %.3f %.3f]\n", drafts_pay ? "full" : "off",
+              sum(turns[kConfidence]).speed() / sum(better).speed(), paired.low, paired.median, paired.high);
 }
 
 void run_load(const Options& options, Device& device, std::int32_t num_requests, const std::vector<std::vector<TokenId>>& prompts) {

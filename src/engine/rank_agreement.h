@@ -1,6 +1,6 @@
-// Several ranks that run the same requests must choose the same drafts at every step, though each has its own clock. Everything else that the
-// choice is made of is equal on all of them (docs/spec/model.md: results do not depend on the number of ranks), and DraftPolicy is a function of
-// what it was told, so rank 0's times are everybody's. Not here: ranks with requests of their own.
+// Several ranks that run the same requests must choose the same drafts at every step, though each has its own clock. Everything else that
+// the choice is made of is equal on all of them (results do not depend on the number of ranks), and DraftPolicy is a function of what it
+// was told, so rank 0's times are everybody's. Not here: ranks with requests of their own.
 #pragma once
 
 #include "comm/collective.h"

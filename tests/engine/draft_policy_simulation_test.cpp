@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <numbers>
 #include <random>
@@ -264,7 +263,6 @@ Outcome simulate(const Machine& machine, const DrafterCase& drafter, const LoadC
   const auto& [off, full, confidence] = phases;
   const Outcome out{.learning = confidence.learning.speed() / std::max(off.learning.speed(), full.learning.speed()),
                     .learned = confidence.learned.speed() / std::max(off.learned.speed(), full.learned.speed())};
-  if (std::getenv("SIM")) std::printf("%.3f %.3f  %.2f  %s, %s, %s, %s\n", out.learned, out.learning, full.learned.speed() / off.learned.speed(), machine.name.c_str(), drafter.name.c_str(), load.name, noise.name);
   EXPECT_GE(out.learned, 0.95) << machine.name << ", " << drafter.name << ", " << load.name << ", " << noise.name;
   EXPECT_GE(out.learning, 0.75) << machine.name << ", " << drafter.name << ", " << load.name << ", " << noise.name;
   return out;
@@ -286,7 +284,7 @@ TEST(DraftPolicySimulation, IsNotSlowerThanTheBetterOfPlainAndFull) {
   print("curves of all kinds", worst);
 }
 
-/// Straight between what was measured of nano on 2 and 16 cores (docs/performance.md): there full and plain steps are nearly as good as each other.
+/// Straight between what was measured of nano on 2 and 16 cores (docs/performance.md): there full steps are about as good as plain ones.
 Machine measured(std::string name, std::vector<std::pair<double, double>> points) {
   return {std::move(name), [points = std::move(points)](double n) {
             std::size_t next = 1;

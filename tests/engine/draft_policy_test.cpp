@@ -151,6 +151,31 @@ TEST(DraftPolicy, TheDraftPassIsPartOfTheTime) {
   EXPECT_EQ(taught.policy.choose_rows(one, 256), 4);
 }
 
+TEST(DraftPolicy, PlainStepsSayNothingOfTheDrafter) {
+  Taught taught{.base = 1, .slope = 0.01, .pass = 0.01};
+  for (int i = 0; i < 100; ++i) {
+    taught.step(2);
+  }
+  const double usual = taught.policy.usual_rate(1);
+  const double full = taught.policy.expected(2).full;
+  const std::vector<scheduler::DraftRates> none(2);
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_EQ(taught.policy.choose_rows(none, 256), 2);
+    taught.policy.note_rates(none);
+  }
+  EXPECT_EQ(taught.policy.usual_rate(1), usual);
+  EXPECT_EQ(taught.policy.expected(2).full, full);
+}
+
+TEST(StepCosts, SizesNearEachOtherAreKnownTogether) {
+  engine::StepCosts costs(100);
+  for (const std::int32_t size : {80, 88, 96}) {
+    EXPECT_FALSE(costs.knows(90));
+    costs.add(size, 1);
+  }
+  EXPECT_TRUE(costs.knows(90));
+}
+
 TEST(DraftPolicy, KnowsAfterSomeStepsAndLearnsNewLoads) {
   Taught taught{.base = 0.1, .slope = 1, .pass = 1};
   for (const std::int32_t num_requests : {1, 2, 3, 4, 8, 16}) {
