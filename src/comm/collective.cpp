@@ -89,6 +89,12 @@ double all_reduce_sum(Collective& collective, double mine) {
   return sum;
 }
 
+void broadcast(Collective& collective, std::span<std::byte> data) {
+  std::vector<std::byte> all(data.size() * static_cast<std::size_t>(collective.size()));
+  collective.all_gather(data, all);
+  std::ranges::copy(std::span(all).first(data.size()), data.begin());
+}
+
 std::unique_ptr<Collective> make_solo() { return std::make_unique<Solo>(); }
 
 std::vector<std::unique_ptr<Collective>> make_thread_world(std::int32_t size) {

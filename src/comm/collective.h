@@ -27,6 +27,9 @@ class Collective {
 [[nodiscard]] std::int64_t all_reduce_min(Collective& collective, std::int64_t mine);
 [[nodiscard]] double all_reduce_sum(Collective& collective, double mine);
 
+/// Rank 0's data for every rank. Equal lengths.
+void broadcast(Collective& collective, std::span<std::byte> data);
+
 /// A world of one.
 [[nodiscard]] std::unique_ptr<Collective> make_solo();
 

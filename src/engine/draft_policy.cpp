@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 namespace deepinfer::engine {
 namespace {
@@ -105,6 +106,13 @@ double DraftPolicy::drafted_speed(std::int32_t num_requests) const {
   return std::max(full_speed(num_requests), advantage_ * even_speed(num_requests));
 }
 
+WaySpeeds DraftPolicy::expected(std::int32_t num_requests) const {
+  if (forwards_.seconds(num_requests) == 0) {
+    return {};
+  }
+  return {.plain = plain_speed(num_requests), .scheduled = advantage_ * even_speed(num_requests), .full = full_speed(num_requests)};
+}
+
 /// The way whose time at this load is to be learnt in the next step, if any. One that looks hopeless from afar is left to trials.
 std::optional<StepWay> DraftPolicy::unknown_way(std::int32_t num_requests) {
   Load& load = load_of(num_requests);
@@ -171,6 +179,9 @@ bool DraftPolicy::wants_drafts(std::int32_t num_requests) {
 }
 
 void DraftPolicy::note_rates(std::span<const scheduler::DraftRates> rates) {
+  if (!std::exchange(has_pass_, false)) {
+    return;  // a request without drafts in a plain step says nothing of the drafter
+  }
   for (const scheduler::DraftRates& request : rates) {
     num_rounds_ = std::min(num_rounds_ + 1, kRemembered);
     double sum = 0;
@@ -192,9 +203,12 @@ std::int32_t DraftPolicy::choose_rows(std::span<const scheduler::DraftRates> rat
   if (num_requests == 0) {
     return 0;
   }
-  const double pass_seconds = passes_.seconds(num_requests);
+  const double pass_seconds = has_pass_ ? passes_.seconds(num_requests) : 0;
   const auto seconds = [&](std::int32_t num_rows) { return forwards_.seconds(num_rows) + pass_seconds; };
   const std::int32_t scheduled_rows = plan_.total_rows(rates, max_rows, seconds, trust_in(scheduled_));
+  if (!has_pass_) {
+    return scheduled_rows;
+  }
   std::size_t num_drafts = 0;
   for (const scheduler::DraftRates& request : rates) {
     num_drafts += request.rates.size();

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/stats.h"
 #include "engine/step_costs.h"
 #include "scheduler/verification.h"
 
@@ -45,13 +46,17 @@ class DraftPolicy {
 
   /// Whether a draft pass shall be made for the next step.
   [[nodiscard]] bool wants_drafts(std::int32_t num_requests);
-  /// Rows of the next step, for which drafts were made. `rates`: products of chances, of each request's proposal before this one.
+  /// It was made: what choose_rows() and note_rates() hear next are proposals of the drafter, not only of constraints.
+  void note_pass() { has_pass_ = true; }
+  /// Rows of the next step. `rates`: products of chances, of each request's proposal before this one.
   [[nodiscard]] std::int32_t choose_rows(std::span<const scheduler::DraftRates> rates, std::int32_t max_rows);
   /// What the proposals of that step promise, for later steps.
   void note_rates(std::span<const scheduler::DraftRates> rates);
   /// Product of chances of a draft and its predecessors that nothing is known of: the recent mean, 1 before the first.
   [[nodiscard]] double usual_rate(std::int32_t index) const;
   void record(const StepReport& report);
+  /// What the choice between the ways is made by.
+  [[nodiscard]] WaySpeeds expected(std::int32_t num_requests) const;
 
  private:
   /// What is added to logits of confidences, so that chances are right on average: Newton's method, one outcome at a time.
@@ -107,6 +112,7 @@ class DraftPolicy {
   std::int32_t num_trials_left_ = 0;  // steps with drafts that were begun as a trial
   bool is_cold_ = false;             // the drafter has not run for a while
   bool must_verify_all_ = false;
+  bool has_pass_ = false;            // made for the next step
   scheduler::VerificationPlan plan_;
   Planned planned_;
 };

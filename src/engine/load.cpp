@@ -274,7 +274,7 @@ std::unique_ptr<PrefixTiers> make_tiers(const std::shared_ptr<model::DeepseekV41
 }
 
 std::unique_ptr<Engine> make_engine(std::shared_ptr<model::DeepseekV41> model, const tokenizer::Tokenizer& tokenizer,
-                                    std::optional<PrefixStore>&& store, const LoadedEngine& loaded) {
+                                    std::optional<PrefixStore>&& store, const LoadedEngine& loaded, std::unique_ptr<const Clock> clock) {
   const model::Config& config = model->config();
   const model::CacheSizes& sizes = loaded.memory.sizes;
   EngineParts parts{.model = {.launch = [model](std::span<const model::Chunk> chunks) { model->launch(chunks); },
@@ -301,6 +301,9 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<model::DeepseekV41> model, c
                     .swap = cache_calls(model),
                     .vision = config.vision,
                     .window = config.sliding_window};
+  if (clock) {
+    parts.clock = std::move(clock);
+  }
   return std::make_unique<Engine>(std::move(parts), loaded.options);
 }
 
@@ -337,7 +340,7 @@ std::string_view describe(LoadPhase phase) {
 }
 
 Result<LoadedEngine> load_engine(const std::filesystem::path& directory, const EngineOptions& options, Device& device,
-                                 const LoadProgress& progress) {
+                                 const LoadProgress& progress, std::unique_ptr<const Clock> clock) {
   const LoadProgress begin = progress ? progress : [](LoadPhase) {};
   EngineOptions used = options;
   auto files = read_files(directory, used, device.info(), begin);
@@ -364,7 +367,7 @@ Result<LoadedEngine> load_engine(const std::filesystem::path& directory, const E
                    .warnings = std::move(files->checkpoint.warnings)};
   warn_of_large_images(out);
   out.vocabulary = std::make_shared<const grammar::Vocabulary>(grammar::make_vocabulary(out.tokenizer, out.config.vocab_size));
-  out.engine = make_engine(std::move(*model), out.tokenizer, std::move(*store), out);
+  out.engine = make_engine(std::move(*model), out.tokenizer, std::move(*store), out, std::move(clock));
   begin(LoadPhase::done);
   return out;
 }

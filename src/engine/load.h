@@ -46,9 +46,9 @@ struct LoadedEngine {
   std::vector<std::string> warnings;            ///< oddities of the checkpoint, one sentence each
 };
 
-/// `device` must outlive the engine. Errors: not_found, io, corrupt, unsupported (the files), invalid_argument (the options),
-/// exhausted (memory), each naming the file, the tensor or the numbers.
+/// `device` must outlive the engine. `clock`: EngineParts::clock; none: the usual one. Errors: not_found, io, corrupt,
+/// unsupported (the files), invalid_argument (the options), exhausted (memory), each naming the file, the tensor or the numbers.
 [[nodiscard]] Result<LoadedEngine> load_engine(const std::filesystem::path& directory, const EngineOptions& options, Device& device,
-                                               const LoadProgress& progress = {});
+                                               const LoadProgress& progress = {}, std::unique_ptr<const Clock> clock = nullptr);
 
 }  // namespace deepinfer::engine

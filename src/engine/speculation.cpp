@@ -59,7 +59,11 @@ Speculation::Speculation(const EngineOptions& options, std::int32_t max_rows)
 }
 
 bool Speculation::wants_drafts(std::int32_t num_requests) {
-  return num_requests > 0 && (!schedules_ || policy_.wants_drafts(num_requests));
+  if (num_requests == 0 || !schedules_) {
+    return num_requests > 0;
+  }
+  stats_.expected = policy_.expected(num_requests);
+  return policy_.wants_drafts(num_requests);
 }
 
 std::span<const std::int32_t> Speculation::plan(std::span<const scheduler::DraftRates> older, std::span<const scheduler::DraftRates> newer,
@@ -126,6 +130,7 @@ void Speculation::record_round(std::int32_t num_verified, std::int32_t num_accep
 void Speculation::record_step(const StepReport& report) { policy_.record(report); }
 
 void Speculation::record_draft_pass(double seconds) {
+  policy_.note_pass();
   ++stats_.num_draft_passes;
   stats_.draft_seconds += seconds;
 }

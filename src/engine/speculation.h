@@ -64,6 +64,7 @@ class Speculation {
   /// One request's verification is over.
   void record_round(std::int32_t num_verified, std::int32_t num_accepted);
   void record_step(const StepReport& report);
+  /// The drafter proposed for the next step.
   void record_draft_pass(double seconds);
 
   [[nodiscard]] const SpeculationStats& stats() const { return stats_; }

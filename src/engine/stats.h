@@ -16,6 +16,13 @@
 
 namespace deepinfer::engine {
 
+/// Tokens per second that the policy expects of each way of the next step (draft_policy.h); 0: not known.
+struct WaySpeeds {
+  double plain = 0;
+  double scheduled = 0;
+  double full = 0;
+};
+
 /// What came of drafts since the engine was made.
 struct SpeculationStats {
   static constexpr std::size_t kPositions = 16;  ///< later ones count as the last
@@ -32,6 +39,7 @@ struct SpeculationStats {
   std::array<std::int64_t, kPositions> num_accepted_at{};
   std::array<double, kPositions> confidence_sum{};  ///< over the judged ones
   double confidence_error = 0;                      ///< sum of |outcome − confidence| over the judged ones
+  WaySpeeds expected = {};
 
   /// Far fewer drafts are accepted than the drafter is sure of: it does not fit the model.
   [[nodiscard]] bool seems_broken() const {

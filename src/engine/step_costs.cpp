@@ -67,12 +67,11 @@ void StepCosts::add(std::int32_t size, double seconds) {
 
 bool StepCosts::knows(std::int32_t size) const {
   const std::size_t last = std::min(class_of(size + size / 2), classes_.size() - 1);
+  std::size_t count = 0;
   for (std::size_t c = class_of(size - size / 3); c <= last; ++c) {
-    if (classes_[c].recent.count() >= kEnoughMeasurements) {
-      return true;
-    }
+    count += classes_[c].recent.count();
   }
-  return false;
+  return count >= kEnoughMeasurements;
 }
 
 void StepCosts::rebuild() {

@@ -32,7 +32,7 @@ class StepCosts {
   void add(std::int32_t size, double seconds);
   /// 0 as long as nothing is known.
   [[nodiscard]] double seconds(std::int32_t size) const { return curve_[class_of(size)]; }
-  /// Whether a size within a factor of 1.5 has been measured often enough.
+  /// Whether sizes within a factor of 1.5 have been measured often enough, all together.
   [[nodiscard]] bool knows(std::int32_t size) const;
 
  private:

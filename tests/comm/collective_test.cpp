@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <thread>
 
@@ -52,6 +53,18 @@ TEST(Collective, SumsAgreeToTheBitOnEveryRank) {
     ASSERT_EQ(all_reduce_sum(world, values[world.rank()]), (1e16 + 1.0) - 1e16);
     ASSERT_EQ(all_reduce_min(world, 7 - world.rank()), 5);
   });
+}
+
+TEST(Collective, RankZeroTellsEverybody) {
+  for (const std::int32_t size : {1, 3}) {
+    on_every_rank(size, [](Collective& world) {
+      for (int round = 0; round < 100; ++round) {
+        std::array<std::int32_t, 2> data = {round + world.rank(), -world.rank()};
+        broadcast(world, std::as_writable_bytes(std::span(data)));
+        ASSERT_EQ(data, (std::array<std::int32_t, 2>{round, 0}));
+      }
+    });
+  }
 }
 
 TEST(Collective, WorldOfOneKeepsItsOwn) {

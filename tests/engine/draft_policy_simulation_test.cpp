@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <numbers>
 #include <random>
 #include <string>
 #include <vector>
@@ -91,13 +92,29 @@ struct Text {
   }
 };
 
-/// Measured times scatter by a tenth, and one of fifty is disturbed.
-double noisy(double seconds, std::mt19937_64& random) {
+/// How clocks lie: by chance, by what else the machine does for a moment, and by how fast it is for a while.
+struct Noise {
+  const char* name;
+  double scatter;          // of the logarithm
+  double disturbed_share;  // of the steps
+  double disturbed;        // factor
+  double drift;            // of the logarithm; to and fro in kDriftSteps
+};
+constexpr double kDriftSteps = 250;
+
+const Noise kUsual = {"usual", 0.1, 0.02, 3, 0};
+const Noise kSteady = {"steady", 0.02, 0, 1, 0};
+const Noise kHeavy = {"heavy", 0.2, 0.05, 6, 0};
+const Noise kDrifting = {"drifting", 0.1, 0.02, 3, 0.25};
+
+double noisy(double seconds, const Noise& noise, int step, std::mt19937_64& random) {
   std::normal_distribution<double> normal;
-  return seconds * std::exp(0.1 * normal(random)) * (random() % 50 == 0 ? 3.0 : 1.0);
+  std::uniform_real_distribution<double> uniform;
+  const double drift = noise.drift * std::sin(2 * std::numbers::pi * step / kDriftSteps);
+  return seconds * std::exp(noise.scatter * normal(random) + drift) * (uniform(random) < noise.disturbed_share ? noise.disturbed : 1.0);
 }
 
-/// Tokens and seconds by number of requests.
+/// Tokens and undisturbed seconds by number of requests.
 struct Work {
   std::array<double, 65> tokens{};
   std::array<double, 65> seconds{};
@@ -122,6 +139,7 @@ struct Phases {
 struct Simulation {
   const Machine& machine;
   const DrafterCase& drafter;
+  const Noise& noise;
   std::function<int(int step)> load;
   std::mt19937_64 random;
 
@@ -138,16 +156,21 @@ struct Simulation {
       const int num_requests = load(step);
       double expected_tokens = num_requests;
       engine::StepReport report{.num_requests = num_requests, .num_rows = num_requests, .num_tokens = num_requests};
+      expected_tokens += take_drafts(speculation, texts, report);
       if (drafts) {
-        expected_tokens += take_drafts(speculation, texts, report);
+        report.drafted = true;
+        report.draft_seconds = noisy(pass_seconds(num_requests), noise, step, random);
       }
-      report.seconds = noisy(machine.forward(report.num_rows), random);
+      report.seconds = noisy(machine.forward(report.num_rows), noise, step, random);
       Work& work = step < kLearned ? phases.learning : phases.learned;
       work.tokens[static_cast<std::size_t>(num_requests)] += expected_tokens;
-      work.seconds[static_cast<std::size_t>(num_requests)] += report.seconds + report.draft_seconds;
+      work.seconds[static_cast<std::size_t>(num_requests)] += machine.forward(report.num_rows) + (drafts ? pass_seconds(num_requests) : 0);
       speculation.record_step(report);
       const int next_requests = load(step + 1);
       drafts = !is_off && speculation.wants_drafts(next_requests);
+      if (drafts) {
+        speculation.record_draft_pass(pass_seconds(next_requests));
+      }
       for (int r = 0; r < next_requests; ++r) {
         if (drafts) {
           texts[static_cast<std::size_t>(r)].propose(drafter, speculation, random);
@@ -159,7 +182,7 @@ struct Simulation {
     }
   }
 
-  /// Returns how many drafts are accepted on average.
+  /// Plans as the engine does before every step, with drafts or without. Returns how many are accepted on average.
   double take_drafts(engine::Speculation& speculation, std::vector<Text>& texts, engine::StepReport& report) {
     std::vector<scheduler::DraftRates> older;
     std::vector<scheduler::DraftRates> newer;
@@ -177,8 +200,6 @@ struct Simulation {
       report.num_tokens += text.verify(count, speculation, random);
       mean_accepted += text.mean_accepted(count);
     }
-    report.drafted = true;
-    report.draft_seconds = noisy(pass_seconds(report.num_requests), random);
     return mean_accepted;
   }
 };
@@ -215,34 +236,87 @@ std::vector<LoadCase> loads() {
           {"4", 6, [](int) { return 4; }},
           {"16", 2, [](int) { return 16; }},
           {"64", 1, [](int) { return 64; }},
-          {"1 to 16", 3, [](int step) { return 1 + step / 3 % 16; }}};
+          {"1 to 16", 3, [](int step) { return 1 + step / 3 % 16; }},
+          {"16 that end one by one", 3, [](int step) { return std::max(1, 16 - step % 48 / 2); }},
+          {"1, 16, 4", 4, [](int step) { return std::array{1, 16, 4}[static_cast<std::size_t>(step / 40 % 3)]; }}};
+}
+
+/// Speeds as parts of those of the better of plain and full.
+struct Outcome {
+  double learning = 9;
+  double learned = 9;
+
+  void keep_worse(const Outcome& other) {
+    learning = std::min(learning, other.learning);
+    learned = std::min(learned, other.learned);
+  }
+};
+
+Outcome simulate(const Machine& machine, const DrafterCase& drafter, const LoadCase& load, const Noise& noise) {
+  Phases phases[3];
+  for (int run = 0; run < load.num_runs; ++run) {
+    for (const auto mode : {engine::SpeculationMode::off, engine::SpeculationMode::full, engine::SpeculationMode::confidence}) {
+      Simulation simulation{machine, drafter, noise, load.load, std::mt19937_64(static_cast<std::uint64_t>(run))};
+      simulation.run(mode, phases[static_cast<std::size_t>(mode)]);
+    }
+  }
+  const auto& [off, full, confidence] = phases;
+  const Outcome out{.learning = confidence.learning.speed() / std::max(off.learning.speed(), full.learning.speed()),
+                    .learned = confidence.learned.speed() / std::max(off.learned.speed(), full.learned.speed())};
+  EXPECT_GE(out.learned, 0.95) << machine.name << ", " << drafter.name << ", " << load.name << ", " << noise.name;
+  EXPECT_GE(out.learning, 0.75) << machine.name << ", " << drafter.name << ", " << load.name << ", " << noise.name;
+  return out;
+}
+
+void print(const char* what, const Outcome& worst) {
+  std::printf("%s: of the better one at the worst %.3f, in the first %d steps %.3f\n", what, worst.learned, kLearned, worst.learning);
 }
 
 TEST(DraftPolicySimulation, IsNotSlowerThanTheBetterOfPlainAndFull) {
-  double worst_learned = 9;
-  double worst_learning = 9;
+  Outcome worst;
   for (const Machine& machine : machines()) {
     for (const DrafterCase& drafter : drafters()) {
       for (const LoadCase& load : loads()) {
-        Phases phases[3];
-        for (int run = 0; run < load.num_runs; ++run) {
-          for (const auto mode : {engine::SpeculationMode::off, engine::SpeculationMode::full, engine::SpeculationMode::confidence}) {
-            Simulation simulation{machine, drafter, load.load, std::mt19937_64(static_cast<std::uint64_t>(run))};
-            simulation.run(mode, phases[static_cast<std::size_t>(mode)]);
-          }
-        }
-        const auto& [off, full, confidence] = phases;
-        const double learned = confidence.learned.speed() / std::max(off.learned.speed(), full.learned.speed());
-        const double learning = confidence.learning.speed() / std::max(off.learning.speed(), full.learning.speed());
-        worst_learned = std::min(worst_learned, learned);
-        worst_learning = std::min(worst_learning, learning);
-        const std::string what = machine.name + ", " + drafter.name + ", " + load.name;
-        EXPECT_GE(learned, 0.95) << what;
-        EXPECT_GE(learning, 0.75) << what;
+        worst.keep_worse(simulate(machine, drafter, load, kUsual));
       }
     }
   }
-  std::printf("of the better one, at the worst: %.3f, in the first %d steps %.3f\n", worst_learned, kLearned, worst_learning);
+  print("curves of all kinds", worst);
+}
+
+/// Straight between what was measured of nano on 2 and 16 cores (docs/performance.md): there full steps are about as good as plain ones.
+Machine measured(std::string name, std::vector<std::pair<double, double>> points) {
+  return {std::move(name), [points = std::move(points)](double n) {
+            std::size_t next = 1;
+            while (next + 1 < points.size() && points[next].first < n) {
+              ++next;
+            }
+            const auto [from, from_seconds] = points[next - 1];
+            const auto [to, to_seconds] = points[next];
+            return from_seconds + (to_seconds - from_seconds) * (n - from) / (to - from);
+          }};
+}
+
+TEST(DraftPolicySimulation, ClocksThatLieOnMeasuredMachines) {
+  const std::vector<std::pair<Machine, DrafterCase>> cases = {
+      {measured("16 cores", {{1, 0.82}, {4, 1.8}, {6, 2.05}, {16, 4.0}, {24, 5.2}, {96, 13}}), {"nano's", 0.4, 0.17, 2.0, 1.5, 0}},
+      {measured("2 cores", {{1, 1.03}, {4, 3.2}, {6, 3.6}, {16, 10.6}, {24, 11.5}, {96, 42}}), {"nano's", 0.6, 0.4, 2.0, 1.5, 0}},
+  };
+  for (const Noise* noise : {&kSteady, &kUsual, &kHeavy, &kDrifting}) {
+    Outcome worst;
+    for (const auto& [machine, drafter] : cases) {
+      for (const double mean_logit : {1.0, 1.5, 2.0, 3.0}) {
+        DrafterCase other = drafter;
+        other.mean_logit = mean_logit;
+        other.name += " " + std::to_string(mean_logit);
+        for (LoadCase& load : loads()) {
+          load.num_runs *= 2;
+          worst.keep_worse(simulate(machine, other, load, *noise));
+        }
+      }
+    }
+    print(noise->name, worst);
+  }
 }
 
 }  // namespace

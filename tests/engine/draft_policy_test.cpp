@@ -109,6 +109,7 @@ struct Taught {
     engine::StepReport report{.num_requests = num_requests, .num_rows = num_requests, .num_tokens = num_requests, .drafted = drafts};
     if (drafts) {
       const std::vector<scheduler::DraftRates> all(static_cast<std::size_t>(num_requests), scheduler::DraftRates{rates});
+      policy.note_pass();
       report.num_rows = policy.choose_rows(all, 256);
       policy.note_rates(all);
       report.draft_seconds = pass;
@@ -145,7 +146,34 @@ TEST(DraftPolicy, TheDraftPassIsPartOfTheTime) {
     taught.step(1);
   }
   const std::vector<scheduler::DraftRates> one{{taught.rates}};
+  EXPECT_EQ(taught.policy.choose_rows(one, 256), 3) << "drafts that no pass was made for";
+  taught.policy.note_pass();
   EXPECT_EQ(taught.policy.choose_rows(one, 256), 4);
+}
+
+TEST(DraftPolicy, PlainStepsSayNothingOfTheDrafter) {
+  Taught taught{.base = 1, .slope = 0.01, .pass = 0.01};
+  for (int i = 0; i < 100; ++i) {
+    taught.step(2);
+  }
+  const double usual = taught.policy.usual_rate(1);
+  const double full = taught.policy.expected(2).full;
+  const std::vector<scheduler::DraftRates> none(2);
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_EQ(taught.policy.choose_rows(none, 256), 2);
+    taught.policy.note_rates(none);
+  }
+  EXPECT_EQ(taught.policy.usual_rate(1), usual);
+  EXPECT_EQ(taught.policy.expected(2).full, full);
+}
+
+TEST(StepCosts, SizesNearEachOtherAreKnownTogether) {
+  engine::StepCosts costs(100);
+  for (const std::int32_t size : {80, 88, 96}) {
+    EXPECT_FALSE(costs.knows(90));
+    costs.add(size, 1);
+  }
+  EXPECT_TRUE(costs.knows(90));
 }
 
 TEST(DraftPolicy, KnowsAfterSomeStepsAndLearnsNewLoads) {
