@@ -48,17 +48,16 @@ class MaskBuilder {
   bool walk_together(SetId set, std::span<std::uint32_t> mask);
   FreeText free_behind(SetId set);
   /// Where a walk begins, what follows when the lexeme ends, and how deep it goes.
-  struct Walk {
+  struct Start {
     LexId from = kDead;
     SetId behind = kNoSet;
     std::size_t max_depth = 0xFFFF;
   };
-  void walk_by_classes(const Walk& walk, std::span<std::uint32_t> mask);
-  void walk_plainly(std::span<const TokenTrieNode> trie, const Walk& walk, std::span<std::uint32_t> mask);
-  void walk_sets(std::span<const TokenTrieNode> trie, std::uint32_t node, SetId behind, std::span<std::uint32_t> mask);
+  void walk_by_classes(const Start& start, std::span<std::uint32_t> mask);
+  void walk_plainly(std::span<const TokenTrieNode> trie, const Start& start, std::span<std::uint32_t> mask);
+  void walk_sets(std::span<const TokenTrieNode> trie, std::uint32_t root, SetId behind, std::span<std::uint32_t> mask);
   void add_tokens(std::span<const std::int32_t> tokens, std::span<std::uint32_t> mask);
   void add_token(std::int32_t token, std::span<std::uint32_t> mask);
-  void clear_tokens(std::uint32_t begin, std::uint32_t end, std::span<std::uint32_t> mask) const;
   const std::bitset<256>& differing(LexId state);
 
   const Vocabulary* vocabulary_;

@@ -17,6 +17,11 @@ CharClasses classes_of_bytes(const std::bitset<256>& bytes) {
   return out;
 }
 
+/// Whatever tokens have below `node` is within `text`.
+bool is_below_within(const TokenTrieNode& node, const FreeText& text) {
+  return (node.below & ~text.classes) == 0 && static_cast<std::uint32_t>(node.most_chars - node.chars) <= text.length;
+}
+
 }  // namespace
 
 /// All tokens, by the state with its far counts forgotten; then those long enough to tell the difference, by the state itself.
@@ -71,7 +76,6 @@ bool MaskBuilder::walk_together(SetId set, std::span<std::uint32_t> mask) {
   if (walked_readings_.size() < 2 || !std::ranges::all_of(walked_readings_, is_pattern)) {
     return false;
   }
-  const std::span<const TokenTrieNode> trie = vocabulary_->trie();
   const std::size_t num_sets = states_->size();
   free_behind_.clear();
   const FreeText free = free_behind(set);
@@ -83,17 +87,16 @@ bool MaskBuilder::walk_together(SetId set, std::span<std::uint32_t> mask) {
   free_stack_.resize(set_stack_.size());
   set_stack_[0] = set;
   free_stack_[0] = free.classes != 0;
-  for (std::uint32_t i = 1; i < trie[0].end;) {
-    const TokenTrieNode& node = trie[i];
-    const CharClasses here = vocabulary_->class_at(i);
+  for (TrieWalk walk(vocabulary_->trie()); !walk.at_end();) {
+    const TokenTrieNode& node = walk.node();
+    const CharClasses here = node.class_here();
     const bool is_free = free_stack_[node.depth - 1U] && (here & ~free.classes) == 0;
     free_stack_[node.depth] = is_free;
-    const bool is_known = is_free && here != 0 && vocabulary_->most_chars(i) <= free.length &&
-                          (vocabulary_->classes_below(i) & ~free.classes) == 0;
+    const bool is_known = is_free && here != 0 && node.most_chars <= free.length && (node.below & ~free.classes) == 0;
     const SetId from = set_stack_[node.depth - 1U];
     const SetId to = is_known || !states_->first_bytes(from)[node.byte] ? kNoSet : states_->step(from, node.byte);
     if (to == kNoSet) {
-      i = node.end;
+      walk.pass();
       continue;
     }
     if (states_->size() > num_sets + kMaxNewSets) {
@@ -103,111 +106,100 @@ bool MaskBuilder::walk_together(SetId set, std::span<std::uint32_t> mask) {
     if (node.token >= 0) {
       add_token(node.token, mask);
     }
-    if (here != 0 && node.end > i + 1) {
-      const FreeText behind = free_behind(to);
-      if ((vocabulary_->classes_below(i) & ~behind.classes) == 0 && vocabulary_->most_chars(i) - vocabulary_->chars_at(i) <= behind.length) {
-        add_tokens(vocabulary_->tokens_below(i), mask);
-        i = node.end;
-        continue;
-      }
+    if (here != 0 && node.first_child != 0 && is_below_within(node, free_behind(to))) {
+      add_tokens(vocabulary_->tokens_below(walk.at()), mask);
+      walk.pass();
+      continue;
     }
-    ++i;
+    walk.enter();
   }
   return true;
 }
 
 /// Follows the lexeme through the whole trie but for the parts whose tokens are all allowed (their characters are free) or all of them
 /// beyond what can follow, which the classes of their characters tell.
-void MaskBuilder::walk_by_classes(const Walk& walk, std::span<std::uint32_t> mask) {
+void MaskBuilder::walk_by_classes(const Start& start, std::span<std::uint32_t> mask) {
   const std::span<const TokenTrieNode> trie = vocabulary_->trie();
-  const std::bitset<256> follows = walk.behind == kNoSet ? std::bitset<256>() : states_->first_bytes(walk.behind);
-  const Lexer::Reach reach = lexer_->reach(walk.from);
-  const Lexer::View view = lexer_->view(walk.from);
+  const std::bitset<256> follows = start.behind == kNoSet ? std::bitset<256>() : states_->first_bytes(start.behind);
+  const Lexer::Reach reach = lexer_->reach(start.from);
+  const Lexer::View view = lexer_->view(start.from);
   const bool ends_in_quote = view.is_body && view.encoding == Encoding::json_string;  // what follows does so behind another mark
   const CharClasses following = ends_in_quote ? 0 : classes_of_bytes(follows);
   const CharClasses live = reach.other | following;
   if (reach.free.classes != 0) {
     merge(mask, vocabulary_->tokens_within(reach.free));
     is_dense_ = true;
-    const bool is_free_throughout = std::min(walk.max_depth, vocabulary_->max_token_bytes()) <= reach.free.length;
+    const bool is_free_throughout = std::min(start.max_depth, vocabulary_->max_token_bytes()) <= reach.free.length;
     if (is_free_throughout && (following & reach.free.classes) == 0) {
       const std::span<const TokenTrieNode> leaving = vocabulary_->tokens_leaving(reach.free.classes, live);
       if (!leaving.empty()) {
-        return walk_plainly(leaving, walk, mask);
+        return walk_plainly(leaving, start, mask);
       }
     }
   }
-  const auto is_within = [this](std::uint32_t node, std::uint32_t chars_before, const FreeText& text) {
-    return (vocabulary_->classes_below(node) & ~text.classes) == 0 && vocabulary_->most_chars(node) - chars_before <= text.length;
-  };
   lexeme_stack_.resize(vocabulary_->max_token_bytes() + 1);
   free_stack_.resize(lexeme_stack_.size());
-  lexeme_stack_[0] = walk.from;
+  lexeme_stack_[0] = start.from;
   free_stack_[0] = reach.free.classes != 0;
-  const std::bitset<256> first = lexer_->first_bytes(walk.from);
-  for (std::uint32_t i = 1; i < trie[0].end;) {
-    const TokenTrieNode& node = trie[i];
-    if (node.depth > walk.max_depth || (node.depth == 1 && !first[node.byte])) {
-      i = node.end;
+  const std::bitset<256> first = lexer_->first_bytes(start.from);
+  for (TrieWalk walk(trie); !walk.at_end();) {
+    const TokenTrieNode& node = walk.node();
+    if (node.depth > start.max_depth || (node.depth == 1 && !first[node.byte])) {
+      walk.pass();
       continue;
     }
     const LexId from = lexeme_stack_[node.depth - 1U];
     if (follows[node.byte] && node.depth > 1 && lexer_->accepting(from)) {
-      walk_sets(trie, i, walk.behind, mask);
+      walk_sets(trie, walk.at(), start.behind, mask);
     }
-    const CharClasses here = vocabulary_->class_at(i);
+    const CharClasses here = node.class_here();
     const bool is_free = free_stack_[node.depth - 1U] && (here & ~reach.free.classes) == 0;
     free_stack_[node.depth] = is_free;
-    if (is_free && here != 0 && vocabulary_->most_chars(i) <= reach.free.length) {
-      const CharClasses below = vocabulary_->classes_below(i);
-      if ((below & ~reach.free.classes) == 0 || (below & live) == 0) {
-        i = node.end;
-        continue;
-      }
-    }
-    const LexId at = lexer_->next(from, node.byte);
+    const bool has_known_fate = (node.below & ~reach.free.classes) == 0 || (node.below & live) == 0;
+    const bool is_known = is_free && here != 0 && node.most_chars <= reach.free.length && has_known_fate;
+    const LexId at = is_known ? kDead : lexer_->next(from, node.byte);
     if (at == kDead) {
-      i = node.end;
+      walk.pass();
       continue;
     }
     lexeme_stack_[node.depth] = at;
     if (node.token >= 0) {
       add_token(node.token, mask);
     }
-    if (here != 0 && node.end > i + 1 && is_within(i, vocabulary_->chars_at(i), lexer_->reach(at).free)) {
-      add_tokens(vocabulary_->tokens_below(i), mask);
-      i = node.end;
+    if (here != 0 && node.first_child != 0 && is_below_within(node, lexer_->reach(at).free)) {
+      add_tokens(vocabulary_->tokens_below(walk.at()), mask);
+      walk.pass();
       continue;
     }
-    ++i;
+    walk.enter();
   }
 }
 
-void MaskBuilder::walk_plainly(std::span<const TokenTrieNode> trie, const Walk& walk, std::span<std::uint32_t> mask) {
-  const std::bitset<256> follows = walk.behind == kNoSet ? std::bitset<256>() : states_->first_bytes(walk.behind);
-  const std::bitset<256> first = lexer_->first_bytes(walk.from);
+void MaskBuilder::walk_plainly(std::span<const TokenTrieNode> trie, const Start& start, std::span<std::uint32_t> mask) {
+  const std::bitset<256> follows = start.behind == kNoSet ? std::bitset<256>() : states_->first_bytes(start.behind);
+  const std::bitset<256> first = lexer_->first_bytes(start.from);
   lexeme_stack_.resize(vocabulary_->max_token_bytes() + 1);
-  lexeme_stack_[0] = walk.from;
-  for (std::uint32_t i = 1; i < trie[0].end;) {
-    const TokenTrieNode& node = trie[i];
-    if (node.depth > walk.max_depth || (node.depth == 1 && !first[node.byte])) {
-      i = node.end;
+  lexeme_stack_[0] = start.from;
+  for (TrieWalk walk(trie); !walk.at_end();) {
+    const TokenTrieNode& node = walk.node();
+    if (node.depth > start.max_depth || (node.depth == 1 && !first[node.byte])) {
+      walk.pass();
       continue;
     }
     const LexId from = lexeme_stack_[node.depth - 1U];
     if (follows[node.byte] && node.depth > 1 && lexer_->accepting(from)) {
-      walk_sets(trie, i, walk.behind, mask);
+      walk_sets(trie, walk.at(), start.behind, mask);
     }
     const LexId at = lexer_->next(from, node.byte);
     if (at == kDead) {
-      i = node.end;
+      walk.pass();
       continue;
     }
     lexeme_stack_[node.depth] = at;
     if (node.token >= 0) {
       add_token(node.token, mask);
     }
-    ++i;
+    walk.enter();
   }
 }
 
@@ -216,49 +208,52 @@ void MaskBuilder::walk_keys(SetId set, const Scan& scan, std::span<std::uint32_t
   const std::span<const TokenTrieNode> trie = vocabulary_->trie();
   lexeme_stack_.resize(vocabulary_->max_token_bytes() + 1);
   lexeme_stack_[0] = scan.at;
-  for (std::uint32_t i = 1; i < trie[0].end;) {
-    const TokenTrieNode& node = trie[i];
+  for (TrieWalk walk(trie); !walk.at_end();) {
+    const TokenTrieNode& node = walk.node();
     const std::uint32_t from = lexeme_stack_[node.depth - 1U];
     if (node.depth > 1 && states_->ends_at(scan, from)) {
       const SetId behind = states_->behind(set, scan, from);
       if (behind != kNoSet && states_->first_bytes(behind)[node.byte]) {
-        walk_sets(trie, i, behind, mask);
+        walk_sets(trie, walk.at(), behind, mask);
       }
-      i = node.end;
+      walk.pass();
       continue;
     }
     const std::uint32_t at = states_->next_in(scan, from, node.byte);
     if (at == 0) {
-      i = node.end;
+      walk.pass();
       continue;
     }
     lexeme_stack_[node.depth] = at;
     if (node.token >= 0) {
       add_token(node.token, mask);
     }
-    ++i;
+    walk.enter();
   }
 }
 
-/// The tokens in the subtree of `node` whose bytes from there on can follow `behind`.
-void MaskBuilder::walk_sets(std::span<const TokenTrieNode> trie, std::uint32_t node, SetId behind, std::span<std::uint32_t> mask) {
-  const std::uint32_t end = trie[node].end;
-  const std::uint32_t base = trie[node].depth - 1U;
+/// The tokens at `root` and below it whose bytes from that of `root` on can follow `behind`.
+void MaskBuilder::walk_sets(std::span<const TokenTrieNode> trie, std::uint32_t root, SetId behind, std::span<std::uint32_t> mask) {
   set_stack_.resize(vocabulary_->max_token_bytes() + 1);
-  set_stack_[0] = behind;
-  for (std::uint32_t i = node; i < end;) {
-    const TokenTrieNode& at = trie[i];
-    const SetId from = set_stack_[at.depth - base - 1U];
-    const SetId to = states_->first_bytes(from)[at.byte] ? states_->step(from, at.byte) : kNoSet;
-    if (to == kNoSet) {
-      i = at.end;
-      continue;
+  set_stack_[trie[root].depth - 1U] = behind;
+  const auto step_to = [&](const TokenTrieNode& node) {
+    const SetId from = set_stack_[node.depth - 1U];
+    const SetId to = states_->first_bytes(from)[node.byte] ? states_->step(from, node.byte) : kNoSet;
+    set_stack_[node.depth] = to;
+    if (to != kNoSet && node.token >= 0) {
+      add_token(node.token, mask);
     }
-    set_stack_[at.depth - base] = to;
-    if (at.token >= 0) {
-      add_token(at.token, mask);
+    return to != kNoSet;
+  };
+  if (!step_to(trie[root])) {
+    return;
+  }
+  for (TrieWalk walk(trie, root); !walk.at_end();) {
+    if (step_to(walk.node())) {
+      walk.enter();
+    } else {
+      walk.pass();
     }
-    ++i;
   }
 }
 
@@ -283,14 +278,6 @@ void MaskBuilder::add_tokens(std::span<const std::int32_t> tokens, std::span<std
     is_dense_ = true;
   } else {
     added_.insert(added_.end(), tokens.begin(), tokens.end());
-  }
-}
-
-void MaskBuilder::clear_tokens(std::uint32_t begin, std::uint32_t end, std::span<std::uint32_t> mask) const {
-  for (std::uint32_t i = begin; i < end; ++i) {
-    for (std::int32_t token = vocabulary_->trie()[i].token; token >= 0; token = vocabulary_->same_text(token)) {
-      clear_bit(mask, token);
-    }
   }
 }
 
