@@ -37,6 +37,7 @@ void MaskBuilder::fill(SetId set, std::span<std::uint32_t> mask) {
   if (bytes_ > kMaxKeptBytes) {
     kept_.clear();
     walked_.clear();
+    free_behind_.clear();
     bytes_ = 0;
   }
   Kept& kept = kept_[set];

@@ -9,6 +9,9 @@ namespace deepinfer::grammar {
 
 namespace {
 
+/// Nodes of a walk that a trie of its own is worth, should it be taken again.
+constexpr std::size_t kLongWalk = 4000;
+
 CharClasses classes_of_bytes(const std::bitset<256>& bytes) {
   CharClasses out = 0;
   for (std::size_t byte = 0; byte < 256; ++byte) {
@@ -49,19 +52,21 @@ void MaskBuilder::walk_lexeme(const Reading& reading, std::span<std::uint32_t> m
   walk_plainly(vocabulary_->long_trie(), {.from = reading.at, .behind = reading.behind}, mask);
 }
 
-/// Texts that some lexeme of the set takes whatever they are.
-FreeText MaskBuilder::free_behind(SetId set) {
-  if (const auto known = free_behind_.find(set); known != free_behind_.end()) {
-    return known->second;
-  }
-  FreeText out{.classes = 0, .length = 0};
-  for (const Scan& scan : states_->scans(set)) {
-    if (states_->lexeme_of(scan) != nullptr) {
-      const FreeText free = lexer_->reach(scan.at).free;
-      out = std::popcount(free.classes) > std::popcount(out.classes) ? free : out;
+const FreeText& MaskBuilder::find_free_behind(SetId set) {
+  auto known = free_behind_.find(set);
+  if (known == free_behind_.end()) {
+    FreeText text{.classes = 0, .length = 0};
+    for (const Scan& scan : states_->scans(set)) {
+      if (states_->lexeme_of(scan) != nullptr) {
+        const FreeText free = lexer_->reach(scan.at).free;
+        text = std::popcount(free.classes) > std::popcount(text.classes) ? free : text;
+      }
     }
+    known = free_behind_.emplace(set, text).first;
+    bytes_ += sizeof(FreeBehind) + 32;
   }
-  return free_behind_.emplace(set, out).first->second;
+  last_free_behind_ = {.set = set, .text = known->second};
+  return last_free_behind_.text;
 }
 
 /// Several lexemes at once, by the parser states: patterns of keys share nearly all their ways through the trie. False when that leads to
@@ -77,7 +82,6 @@ bool MaskBuilder::walk_together(SetId set, std::span<std::uint32_t> mask) {
     return false;
   }
   const std::size_t num_sets = states_->size();
-  free_behind_.clear();
   const FreeText free = free_behind(set);
   if (free.classes != 0) {
     merge(mask, vocabulary_->tokens_within(free));
@@ -129,12 +133,13 @@ void MaskBuilder::walk_by_classes(const Start& start, std::span<std::uint32_t> m
   if (reach.free.classes != 0) {
     merge(mask, vocabulary_->tokens_within(reach.free));
     is_dense_ = true;
-    const bool is_free_throughout = std::min(start.max_depth, vocabulary_->max_token_bytes()) <= reach.free.length;
-    if (is_free_throughout && (following & reach.free.classes) == 0) {
-      const std::span<const TokenTrieNode> leaving = vocabulary_->tokens_leaving(reach.free.classes, live);
-      if (!leaving.empty()) {
-        return walk_plainly(leaving, start, mask);
-      }
+  }
+  const bool is_free_throughout = std::min(start.max_depth, vocabulary_->max_token_bytes()) <= reach.free.length;
+  const bool leaves_once = reach.free.classes != 0 && is_free_throughout && (following & reach.free.classes) == 0;
+  if (leaves_once) {
+    const std::span<const TokenTrieNode> leaving = vocabulary_->tokens_leaving(reach.free.classes, live);
+    if (!leaving.empty()) {
+      return walk_plainly(leaving, start, mask);
     }
   }
   lexeme_stack_.resize(vocabulary_->max_token_bytes() + 1);
@@ -142,7 +147,8 @@ void MaskBuilder::walk_by_classes(const Start& start, std::span<std::uint32_t> m
   lexeme_stack_[0] = start.from;
   free_stack_[0] = reach.free.classes != 0;
   const std::bitset<256> first = lexer_->first_bytes(start.from);
-  for (TrieWalk walk(trie); !walk.at_end();) {
+  std::size_t num_seen = 0;
+  for (TrieWalk walk(trie); !walk.at_end(); ++num_seen) {
     const TokenTrieNode& node = walk.node();
     if (node.depth > start.max_depth || (node.depth == 1 && !first[node.byte])) {
       walk.pass();
@@ -172,6 +178,9 @@ void MaskBuilder::walk_by_classes(const Start& start, std::span<std::uint32_t> m
       continue;
     }
     walk.enter();
+  }
+  if (leaves_once && num_seen > kLongWalk) {
+    vocabulary_->expect_leaving(reach.free.classes, live);
   }
 }
 
@@ -248,11 +257,16 @@ void MaskBuilder::walk_sets(std::span<const TokenTrieNode> trie, std::uint32_t r
   if (!step_to(trie[root])) {
     return;
   }
+  const bool has_ranges = trie.data() == vocabulary_->trie().data();
   for (TrieWalk walk(trie, root); !walk.at_end();) {
-    if (step_to(walk.node())) {
-      walk.enter();
-    } else {
+    const TokenTrieNode& node = walk.node();
+    if (!step_to(node)) {
       walk.pass();
+    } else if (has_ranges && node.class_here() != 0 && node.first_child != 0 && is_below_within(node, free_behind(set_stack_[node.depth]))) {
+      add_tokens(vocabulary_->tokens_below(walk.at()), mask);
+      walk.pass();
+    } else {
+      walk.enter();
     }
   }
 }

@@ -144,15 +144,11 @@ std::span<const std::uint32_t> Vocabulary::tokens_within(const FreeText& text) c
 }
 
 std::span<const TokenTrieNode> Vocabulary::tokens_leaving(CharClasses free, CharClasses live) const {
-  constexpr std::size_t kMaxTries = 64;
   constexpr std::size_t kMaxNodes = 12'000;  // more are hardly fewer than all
   const std::lock_guard lock(loops_->mutex);
-  auto place = loops_->leaving.find({free, live});
+  const auto place = loops_->leaving.find({free, live});
   if (place == loops_->leaving.end()) {
-    if (loops_->leaving.size() < kMaxTries) {
-      loops_->leaving.emplace(std::pair(free, live), SharedLoops::Leaving{});
-    }
-    return {};  // most are asked for only once
+    return {};
   }
   SharedLoops::Leaving& known = place->second;
   if (!known.is_made) {
@@ -170,6 +166,14 @@ std::span<const TokenTrieNode> Vocabulary::tokens_leaving(CharClasses free, Char
         kMaxNodes);
   }
   return known.trie;
+}
+
+void Vocabulary::expect_leaving(CharClasses free, CharClasses live) const {
+  constexpr std::size_t kMaxTries = 64;
+  const std::lock_guard lock(loops_->mutex);
+  if (loops_->leaving.size() < kMaxTries) {
+    loops_->leaving.emplace(std::pair(free, live), SharedLoops::Leaving{});
+  }
 }
 
 LoopTable Vocabulary::json_table(const CodeSet& set) const {

@@ -81,9 +81,11 @@ class Vocabulary {
   /// Tokens that are such texts, as a mask. Kept when asked for again; thread-safe. Valid as long as this.
   [[nodiscard]] std::span<const std::uint32_t> tokens_within(const FreeText& text) const;
   /// The tokens whose first character outside `free` is in `live`, as a trie of their own: what is left to look at when those within
-  /// `free` are known and other classes lead nowhere. Empty when not worth its making, which it never is at the first time. Kept;
-  /// thread-safe. Valid as long as this.
+  /// `free` are known and other classes lead nowhere. Made for pairs that were expected; otherwise empty, and so it is when that would
+  /// leave out little. Kept; thread-safe. Valid as long as this.
   [[nodiscard]] std::span<const TokenTrieNode> tokens_leaving(CharClasses free, CharClasses live) const;
+  /// From now on that trie is worth its making: the walk over the whole one was long and was taken once.
+  void expect_leaving(CharClasses free, CharClasses live) const;
   /// Some tokens share their bytes with others: same_text() must be asked.
   [[nodiscard]] bool has_duplicates() const { return has_duplicates_; }
   /// The next token with the same bytes; -1 at the end.
