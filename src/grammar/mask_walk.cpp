@@ -172,12 +172,21 @@ void MaskBuilder::walk_by_classes(const Start& start, std::span<std::uint32_t> m
     if (node.token >= 0) {
       add_token(node.token, mask);
     }
-    if (here != 0 && node.first_child != 0 && is_below_within(node, lexer_->reach(at).free)) {
-      add_tokens(vocabulary_->tokens_below(walk.at()), mask);
-      walk.pass();
+    if (here == 0 || node.first_child == 0) {
+      walk.enter();
       continue;
     }
-    walk.enter();
+    const Lexer::Reach reach_here = lexer_->reach(at);
+    const bool is_whole = is_below_within(node, reach_here.free);
+    const bool is_over = (node.below & (reach_here.free.classes | reach_here.other | following)) == 0;
+    if (is_whole) {
+      add_tokens(vocabulary_->tokens_below(walk.at()), mask);
+    }
+    if (is_whole || is_over) {
+      walk.pass();
+    } else {
+      walk.enter();
+    }
   }
   if (leaves_once && num_seen > kLongWalk) {
     vocabulary_->expect_leaving(reach.free.classes, live);
