@@ -115,14 +115,6 @@ bool MaskBuilder::add_loop_of(const Lexer::View& view, SetId behind, std::span<s
     add_loop(vocabulary_->json_body(), behind, {repeat.least, repeat.most}, mask);
     return true;
   }
-  if (view.encoding == Encoding::json_string) {
-    const CodeSet set = lexer_->pool().as_class(repeat.body);
-    const LoopTable* table = set.empty() ? nullptr : vocabulary_->json_loop(set);
-    if (table != nullptr) {
-      add_loop(*table, behind, {repeat.least, repeat.most}, mask);
-    }
-    return table != nullptr;
-  }
   if (view.encoding == Encoding::text && repeat.body == ExprPool::kBlank) {
     const std::bitset<256>& first = states_->first_bytes(behind);
     if (first[' '] || first['\t'] || first['\n'] || first['\r']) {

@@ -79,7 +79,7 @@ Vocabulary::Vocabulary(std::vector<VocabularyToken> tokens, std::int32_t num_row
   text_mask_.assign(mask_words(), 0);
   build_tries();
   class_masks_ = index_classes();
-  json_body_ = json_table(any_code_point());
+  build_json_body();
   build_blanks();
 }
 
@@ -135,8 +135,8 @@ ClassMasks Vocabulary::index_classes() const {
 
 std::span<const std::uint32_t> Vocabulary::tokens_within(const FreeText& text) const {
   const std::uint32_t length = std::min(text.length, ClassMasks::kMaxChars);
-  const std::lock_guard lock(loops_->mutex);
-  std::unique_ptr<const std::vector<std::uint32_t>>& kept = loops_->within[{text.classes, length}];
+  const std::lock_guard lock(shared_->mutex);
+  std::unique_ptr<const std::vector<std::uint32_t>>& kept = shared_->within[{text.classes, length}];
   if (kept == nullptr) {
     kept = std::make_unique<const std::vector<std::uint32_t>>(class_masks_->within({.classes = text.classes, .length = length}));
   }
@@ -145,12 +145,12 @@ std::span<const std::uint32_t> Vocabulary::tokens_within(const FreeText& text) c
 
 std::span<const TokenTrieNode> Vocabulary::tokens_leaving(CharClasses free, CharClasses live) const {
   constexpr std::size_t kMaxNodes = 12'000;  // more are hardly fewer than all
-  const std::lock_guard lock(loops_->mutex);
-  const auto place = loops_->leaving.find({free, live});
-  if (place == loops_->leaving.end()) {
+  const std::lock_guard lock(shared_->mutex);
+  const auto place = shared_->leaving.find({free, live});
+  if (place == shared_->leaving.end()) {
     return {};
   }
-  SharedLoops::Leaving& known = place->second;
+  Shared::Leaving& known = place->second;
   if (!known.is_made) {
     known.is_made = true;
     known.trie = part_of(
@@ -170,22 +170,21 @@ std::span<const TokenTrieNode> Vocabulary::tokens_leaving(CharClasses free, Char
 
 void Vocabulary::expect_leaving(CharClasses free, CharClasses live) const {
   constexpr std::size_t kMaxTries = 64;
-  const std::lock_guard lock(loops_->mutex);
-  if (loops_->leaving.size() < kMaxTries) {
-    loops_->leaving.emplace(std::pair(free, live), SharedLoops::Leaving{});
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->leaving.size() < kMaxTries) {
+    shared_->leaving.emplace(std::pair(free, live), Shared::Leaving{});
   }
 }
 
-LoopTable Vocabulary::json_table(const CodeSet& set) const {
+void Vocabulary::build_json_body() {
   ExprPool pool;
   Lexer lexer(pool);
-  LoopTable out;
   std::vector<Leaving> leaving;
   struct Open {
     LexId state;
     std::uint16_t chars;  // begun
   };
-  const LexId body = lexer.next(lexer.start(pool.star(pool.one_of(set)), Encoding::json_string), '"');
+  const LexId body = lexer.next(lexer.start(ExprPool::kAnyText, Encoding::json_string), '"');
   std::vector<Open> open(max_token_bytes_ + 1);
   open[0] = {body, 0};
   for (TrieWalk walk(trie_.nodes); !walk.at_end();) {
@@ -203,25 +202,11 @@ LoopTable Vocabulary::json_table(const CodeSet& set) const {
     const auto chars = static_cast<std::uint16_t>(from.chars + (from.state == body ? 1 : 0));
     open[node.depth] = {state, chars};
     for (std::int32_t token = node.token; token >= 0; token = same_text(token)) {
-      out.inside.push_back({token, chars});
+      json_body_.inside.push_back({token, chars});
     }
     walk.enter();
   }
-  finish(out, std::move(leaving), mask_words());
-  return out;
-}
-
-const LoopTable* Vocabulary::json_loop(const CodeSet& set) const {
-  constexpr std::size_t kMaxTables = 64;  // at most about two megabytes each
-  const std::lock_guard lock(loops_->mutex);
-  const auto known = loops_->tables.find(set);
-  if (known != loops_->tables.end()) {
-    return known->second.get();
-  }
-  if (loops_->tables.size() >= kMaxTables) {
-    return nullptr;
-  }
-  return loops_->tables.emplace(set, std::make_unique<const LoopTable>(json_table(set))).first->second.get();
+  finish(json_body_, std::move(leaving), mask_words());
 }
 
 void Vocabulary::build_blanks() {

@@ -15,7 +15,6 @@
 #include "base/ids.h"
 #include "grammar/char_classes.h"
 #include "grammar/class_masks.h"
-#include "grammar/code_set.h"
 #include "grammar/token_trie.h"
 
 namespace deepinfer::tokenizer {
@@ -24,7 +23,7 @@ class Tokenizer;
 
 namespace deepinfer::grammar {
 
-/// What tokens do to a loop over one class of characters when they start at a character boundary of it.
+/// What tokens do to a loop over characters when they start at a character boundary of it.
 struct LoopTable {
   struct Inside {
     std::int32_t token = 0;
@@ -93,9 +92,6 @@ class Vocabulary {
   [[nodiscard]] const std::vector<std::uint32_t>& text_mask() const { return text_mask_; }
   [[nodiscard]] const LoopTable& json_body() const { return json_body_; }
   [[nodiscard]] const LoopTable& blanks() const { return blanks_; }
-  /// What tokens do inside a JSON string whose characters are all in `set`. Made when first asked for and shared by all
-  /// grammars; nullptr when too many other sets were asked for before. Thread-safe.
-  [[nodiscard]] const LoopTable* json_loop(const CodeSet& set) const;
 
  private:
   [[nodiscard]] std::span<const std::int32_t> tokens_between(std::uint32_t first, std::uint32_t end) const {
@@ -103,7 +99,7 @@ class Vocabulary {
   }
   void build_tries();
   [[nodiscard]] ClassMasks index_classes() const;
-  [[nodiscard]] LoopTable json_table(const CodeSet& set) const;
+  void build_json_body();
   void build_blanks();
 
   std::vector<VocabularyToken> tokens_;
@@ -118,17 +114,16 @@ class Vocabulary {
   std::optional<ClassMasks> class_masks_;
   LoopTable json_body_;
   LoopTable blanks_;
-  struct SharedLoops {
+  struct Shared {
     struct Leaving {
       bool is_made = false;
       std::vector<TokenTrieNode> trie;
     };
     std::mutex mutex;
     std::map<std::pair<CharClasses, CharClasses>, Leaving> leaving;
-    std::map<CodeSet, std::unique_ptr<const LoopTable>> tables;
     std::map<std::pair<CharClasses, std::uint32_t>, std::unique_ptr<const std::vector<std::uint32_t>>> within;
   };
-  std::unique_ptr<SharedLoops> loops_ = std::make_unique<SharedLoops>();
+  std::unique_ptr<Shared> shared_ = std::make_unique<Shared>();
 };
 
 /// The vocabulary of a tokenizer; `num_rows` 0 stands for the tokenizer's own size.
