@@ -51,6 +51,7 @@ enum Bit : int {
   kana,
   han,
   hangul,
+  set_apart,  // private use, noncharacters, controls: what names and addresses leave out
   other_wide,
 };
 constexpr int kNumBits = Bit::other_wide + 1;
@@ -76,8 +77,8 @@ constexpr std::array kRanges{
     ClassRange{0x5F, 0x5F, underscore},      ClassRange{0x60, 0x60, other_ascii},
     ClassRange{0x7B, 0x7B, curly},           ClassRange{0x7C, 0x7C, other_ascii},
     ClassRange{0x7D, 0x7D, curly},           ClassRange{0x7E, 0x7F, other_ascii},
-    ClassRange{0x80, 0x84, other_wide},      ClassRange{0x85, 0x85, wide_blank},
-    ClassRange{0x86, 0x9F, other_wide},      ClassRange{0xA0, 0xA0, wide_blank},
+    ClassRange{0x80, 0x84, set_apart},       ClassRange{0x85, 0x85, wide_blank},
+    ClassRange{0x86, 0x9F, set_apart},       ClassRange{0xA0, 0xA0, wide_blank},
     ClassRange{0xA1, 0xBF, other_wide},      ClassRange{0xC0, 0xD6, latin},
     ClassRange{0xD7, 0xD7, other_wide},      ClassRange{0xD8, 0xF6, latin},
     ClassRange{0xF7, 0xF7, other_wide},      ClassRange{0xF8, 0x24F, latin},
@@ -93,13 +94,17 @@ constexpr std::array kRanges{
     ClassRange{0x3097, 0x30A0, other_wide},  ClassRange{0x30A1, 0x30FA, kana},
     ClassRange{0x30FB, 0x4DFF, other_wide},  ClassRange{0x4E00, 0x9FA5, han},
     ClassRange{0x9FA6, 0xABFF, other_wide},  ClassRange{0xAC00, 0xD7A3, hangul},
-    ClassRange{0xD7A4, 0xD7FF, other_wide},  ClassRange{0xE000, 0xFEFE, other_wide},
-    ClassRange{0xFEFF, 0xFEFF, wide_blank},  ClassRange{0xFF00, 0x10FFFF, other_wide},
+    ClassRange{0xD7A4, 0xD7FF, other_wide},  ClassRange{0xE000, 0xF8FF, set_apart},
+    ClassRange{0xF900, 0xFDCF, other_wide},  ClassRange{0xFDD0, 0xFDEF, set_apart},
+    ClassRange{0xFDF0, 0xFEFE, other_wide},  ClassRange{0xFEFF, 0xFEFF, wide_blank},
+    ClassRange{0xFF00, 0xFFEF, other_wide},  ClassRange{0xFFF0, 0xFFFF, set_apart},
+    ClassRange{0x10000, 0x1FFFD, other_wide}, ClassRange{0x1FFFE, 0x1FFFF, set_apart},
+    ClassRange{0x20000, 0x2FFFD, other_wide}, ClassRange{0x2FFFE, 0x10FFFF, set_apart},
 };
 
 constexpr CharClasses bit_of(int bit) { return CharClasses{1} << bit; }
 constexpr CharClasses kWide =
-    bit_of(wide_blank) | bit_of(latin) | bit_of(cyrillic) | bit_of(kana) | bit_of(han) | bit_of(hangul) | bit_of(other_wide);
+    bit_of(wide_blank) | bit_of(latin) | bit_of(cyrillic) | bit_of(kana) | bit_of(han) | bit_of(hangul) | bit_of(set_apart) | bit_of(other_wide);
 
 CharClasses class_of(char32_t code_point) {
   if (code_point >= U'a' && code_point <= U'z') {

@@ -146,6 +146,9 @@ std::vector<ExprId> ExprPool::alternatives(ExprId id) const {
 }
 
 FreeText ExprPool::free_text(ExprId id) {
+  if (ExprId multiple = kEmpty; nodes_[id].has_multiple && completes_multiple(id, multiple)) {
+    return {.classes = classes_within({{U'0', U'9'}})};  // and so it does behind any digit
+  }
   const Kind kind = nodes_[id].kind;
   if (kind != Kind::both && kind != Kind::negate) {
     return nodes_[id].free;

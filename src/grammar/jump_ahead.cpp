@@ -13,16 +13,16 @@ bool begins_longer_token(const Vocabulary& vocabulary, std::string_view bytes) {
   const auto trie = vocabulary.trie();
   std::uint32_t node = 0;
   for (const char byte : bytes) {
-    std::uint32_t child = node + 1;
-    while (child < trie[node].end && trie[child].byte != static_cast<std::uint8_t>(byte)) {
-      child = trie[child].end;
+    std::uint32_t child = trie[node].first_child;
+    while (child != 0 && trie[child].byte != static_cast<std::uint8_t>(byte)) {
+      child = trie[child].is_last ? 0 : child + 1;
     }
-    if (child >= trie[node].end) {
+    if (child == 0) {
       return false;
     }
     node = child;
   }
-  return trie[node].end > node + 1;
+  return trie[node].first_child != 0;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "grammar/lexer.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 namespace deepinfer::grammar {
@@ -32,6 +33,28 @@ const std::bitset<256>& json_plain_bytes() {
     return out;
   }();
   return kPlain;
+}
+
+/// Texts whose first character leads somewhere where the rest is free.
+FreeText free_behind_first(ExprPool& pool, ExprId expr) {
+  const auto list = pool.arrows(expr);
+  std::vector<Arrow> arrows(list.begin(), list.end());
+  std::ranges::stable_sort(arrows, {}, &Arrow::next);
+  FreeText out{.classes = 0, .length = 0};
+  for (auto first = arrows.begin(); first != arrows.end();) {
+    const auto last = std::find_if(first, arrows.end(), [first](const Arrow& arrow) { return arrow.next != first->next; });
+    CodeSet leading;
+    for (; first != last && first->low <= kMaxCodePoint; ++first) {
+      leading.push_back({first->low, std::min(first->high, kMaxCodePoint)});
+    }
+    const FreeText rest = pool.free_text(std::prev(last)->next);
+    const CharClasses classes = rest.classes == 0 ? 0 : rest.classes & classes_within(leading);
+    if (std::popcount(classes) > std::popcount(out.classes)) {
+      out = {.classes = classes, .length = rest.length == kUnbounded ? kUnbounded : rest.length + 1};
+    }
+    first = last;
+  }
+  return out;
 }
 
 /// Smallest and largest code point of a UTF-8 sequence of `length` bytes.
@@ -143,8 +166,12 @@ Lexer::Reach Lexer::compute_reach(LexId state) {
   const Key key = states_[state].key;
   Reach out;
   if (key.mode == Mode::text || key.mode == Mode::body) {
+    constexpr int kFewClasses = 12;  // numbers and the like: nothing to win
     out.free = pool_->free_text(key.expr);
     out.other = pool_->mentioned_classes(key.expr);
+    if (out.free.classes == 0 && std::popcount(out.other) > kFewClasses) {
+      out.free = free_behind_first(*pool_, key.expr);
+    }
     if (key.mode == Mode::body) {
       out.free.classes &= classes_of_json_strings();
       out.other |= classes_of_json_marks();

@@ -37,6 +37,7 @@ void MaskBuilder::fill(SetId set, std::span<std::uint32_t> mask) {
   if (bytes_ > kMaxKeptBytes) {
     kept_.clear();
     walked_.clear();
+    free_behind_.clear();
     bytes_ = 0;
   }
   Kept& kept = kept_[set];
@@ -113,14 +114,6 @@ bool MaskBuilder::add_loop_of(const Lexer::View& view, SetId behind, std::span<s
   if (view.encoding == Encoding::json_string && repeat.body == ExprPool::kAny) {
     add_loop(vocabulary_->json_body(), behind, {repeat.least, repeat.most}, mask);
     return true;
-  }
-  if (view.encoding == Encoding::json_string) {
-    const CodeSet set = lexer_->pool().as_class(repeat.body);
-    const LoopTable* table = set.empty() ? nullptr : vocabulary_->json_loop(set);
-    if (table != nullptr) {
-      add_loop(*table, behind, {repeat.least, repeat.most}, mask);
-    }
-    return table != nullptr;
   }
   if (view.encoding == Encoding::text && repeat.body == ExprPool::kBlank) {
     const std::bitset<256>& first = states_->first_bytes(behind);
@@ -205,29 +198,31 @@ void MaskBuilder::correct(LexId at, LexId plain, std::span<std::uint32_t> mask) 
     LexId plain;
     bool is_body;  // differing() applies: bytes outside it need no look
   };
-  const std::span<const TokenTrieNode> trie = vocabulary_->trie();
   std::vector<Open> open{{at, plain, true}};
-  for (std::uint32_t i = 1; i < trie[0].end;) {
-    const TokenTrieNode& node = trie[i];
+  const auto forbid_from = [&](std::uint32_t node) {
+    for (const std::int32_t token : vocabulary_->tokens_from(node)) {
+      clear_bit(mask, token);
+    }
+  };
+  for (TrieWalk walk(vocabulary_->trie()); !walk.at_end();) {
+    const TokenTrieNode& node = walk.node();
     open.resize(node.depth);
     const Open from = open.back();
     if (from.is_body && !differing(from.at)[node.byte]) {
-      i = node.end;
+      walk.pass();
       continue;
     }
     const LexId own_at = lexer_->next(from.at, node.byte);
     const LexId plain_at = lexer_->next(from.plain, node.byte);
-    if (own_at == plain_at) {
-      i = node.end;
-      continue;
+    if (own_at == kDead && plain_at != kDead) {
+      forbid_from(walk.at());
     }
-    if (own_at == kDead) {
-      clear_tokens(i, node.end, mask);
-      i = node.end;
+    if (own_at == plain_at || own_at == kDead) {
+      walk.pass();
       continue;
     }
     open.push_back({own_at, plain_at, plain_at == plain_body_ && lexer_->view(own_at).is_body});
-    ++i;
+    walk.enter();
   }
 }
 

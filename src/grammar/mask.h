@@ -46,19 +46,24 @@ class MaskBuilder {
   void walk_keys(SetId set, const Scan& scan, std::span<std::uint32_t> mask);
   void walk_lexeme(const Reading& reading, std::span<std::uint32_t> mask);
   bool walk_together(SetId set, std::span<std::uint32_t> mask);
-  FreeText free_behind(SetId set);
+  /// Texts that some lexeme of the set takes whatever they are.
+  const FreeText& free_behind(SetId set) { return set == last_free_behind_.set ? last_free_behind_.text : find_free_behind(set); }
+  const FreeText& find_free_behind(SetId set);
+  struct FreeBehind {
+    SetId set = kNoSet;
+    FreeText text = {.classes = 0, .length = 0};
+  };
   /// Where a walk begins, what follows when the lexeme ends, and how deep it goes.
-  struct Walk {
+  struct Start {
     LexId from = kDead;
     SetId behind = kNoSet;
     std::size_t max_depth = 0xFFFF;
   };
-  void walk_by_classes(const Walk& walk, std::span<std::uint32_t> mask);
-  void walk_plainly(std::span<const TokenTrieNode> trie, const Walk& walk, std::span<std::uint32_t> mask);
-  void walk_sets(std::span<const TokenTrieNode> trie, std::uint32_t node, SetId behind, std::span<std::uint32_t> mask);
+  void walk_by_classes(const Start& start, std::span<std::uint32_t> mask);
+  void walk_plainly(std::span<const TokenTrieNode> trie, const Start& start, std::span<std::uint32_t> mask);
+  void walk_sets(std::span<const TokenTrieNode> trie, std::uint32_t root, SetId behind, std::span<std::uint32_t> mask);
   void add_tokens(std::span<const std::int32_t> tokens, std::span<std::uint32_t> mask);
   void add_token(std::int32_t token, std::span<std::uint32_t> mask);
-  void clear_tokens(std::uint32_t begin, std::uint32_t end, std::span<std::uint32_t> mask) const;
   const std::bitset<256>& differing(LexId state);
 
   const Vocabulary* vocabulary_;
@@ -68,12 +73,13 @@ class MaskBuilder {
   std::vector<std::uint32_t> lexeme_stack_;
   std::vector<SetId> set_stack_;
   std::vector<char> free_stack_;  // by depth: all characters so far are free
+  FreeBehind last_free_behind_;
   std::vector<std::uint32_t> scratch_;
   std::vector<std::int32_t> added_;  // the ids of the mask being built, while they are few
   bool is_dense_ = false;            // whole tables went into it
   std::vector<Scan> scans_;          // of the set whose mask is built, lexemes in the same state side by side
   std::vector<Reading> walked_readings_;               // of these, the ones that no table knows
-  std::unordered_map<SetId, FreeText> free_behind_;    // of the sets met by the walk under way
+  std::unordered_map<SetId, FreeText> free_behind_;
   std::unordered_map<LexId, std::bitset<256>> differing_;
   struct Kept {
     std::vector<std::uint32_t> dense;  // the words, or
