@@ -53,12 +53,12 @@ HWY_INLINE VF e4m3_times_half_factor(std::uint8_t code) {
   return hn::Set(DF(), ((code & 0x80U) != 0 ? -magnitude : magnitude) / kHalfFactor);
 }
 
-/// Values * 2^-8 of 32 codes.
-HWY_INLINE Pairs e4m3_pairs(const std::uint8_t* codes) {
-  Pairs out;
+/// Values * 2^-8 of the even or the odd ones of 32 codes.
+template <std::int32_t kOdd>
+HWY_INLINE F16 e4m3_half(const std::uint8_t* codes) {
+  F16 out;
   for (std::int32_t i = 0; i < kVirtualLanes; ++i) {
-    out.even.part[i] = e4m3_times_half_factor(codes[2 * i]);
-    out.odd.part[i] = e4m3_times_half_factor(codes[2 * i + 1]);
+    out.part[i] = e4m3_times_half_factor(codes[2 * i + kOdd]);
   }
   return out;
 }
@@ -96,26 +96,22 @@ HWY_INLINE hn::Vec<DWord> half_bits_of_high_byte(DWord dw, hn::Vec<DWord> words)
   return hn::And(hn::BitCast(dw, hn::ShiftRight<1>(hn::BitCast(ds, words))), hn::Set(dw, 0xBF80U));
 }
 
-/// Values * 2^-8 of 32 codes.
-HWY_INLINE Pairs e4m3_pairs(const std::uint8_t* codes) {
-  Pairs out;
+/// Values * 2^-8 of the even or the odd ones of 32 codes.
+template <std::int32_t kOdd>
+HWY_INLINE F16 e4m3_half(const std::uint8_t* codes) {
+  F16 out;
+  const auto half_bits = [](auto dw, auto words) HWY_ATTR { return half_bits_of_high_byte(dw, kOdd == 0 ? hn::ShiftLeft<8>(words) : words); };
 #if HWY_MAX_BYTES >= 64
   const DHalf dw;
-  const auto words = hn::LoadU(dw, reinterpret_cast<const std::uint16_t*>(codes));
-  out.even.part[0] = promote_half_bits(half_bits_of_high_byte(dw, hn::ShiftLeft<8>(words)));
-  out.odd.part[0] = promote_half_bits(half_bits_of_high_byte(dw, words));
+  out.part[0] = promote_half_bits(half_bits(dw, hn::LoadU(dw, reinterpret_cast<const std::uint16_t*>(codes))));
 #else
   const hn::Repartition<std::uint16_t, DF> dw;
   const DHalf dh;
   HWY_UNROLL(16)
   for (std::int32_t i = 0; i < kParts; i += 2) {
-    const auto words = hn::LoadU(dw, reinterpret_cast<const std::uint16_t*>(codes + 2 * i * kLanes));
-    const auto even = half_bits_of_high_byte(dw, hn::ShiftLeft<8>(words));
-    const auto odd = half_bits_of_high_byte(dw, words);
-    out.even.part[i] = promote_half_bits(hn::LowerHalf(dh, even));
-    out.even.part[i + 1] = promote_half_bits(hn::UpperHalf(dh, even));
-    out.odd.part[i] = promote_half_bits(hn::LowerHalf(dh, odd));
-    out.odd.part[i + 1] = promote_half_bits(hn::UpperHalf(dh, odd));
+    const auto bits = half_bits(dw, hn::LoadU(dw, reinterpret_cast<const std::uint16_t*>(codes + 2 * i * kLanes)));
+    out.part[i] = promote_half_bits(hn::LowerHalf(dh, bits));
+    out.part[i + 1] = promote_half_bits(hn::UpperHalf(dh, bits));
   }
 #endif
   return out;
@@ -194,6 +190,9 @@ HWY_INLINE void e2m1_plain(const std::uint8_t* packed, F16& low, F16& high) {
 }
 
 #endif
+
+/// Values * 2^-8 of 32 codes.
+HWY_INLINE Pairs e4m3_pairs(const std::uint8_t* codes) { return {e4m3_half<0>(codes), e4m3_half<1>(codes)}; }
 
 /// bf16 in pair order: the two halves of each 32-bit word.
 HWY_INLINE Pairs bf16_pairs(const bf16* p) {

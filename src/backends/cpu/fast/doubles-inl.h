@@ -93,27 +93,47 @@ HWY_INLINE void add_squares(const T* x, std::int32_t width, D8Sum& sum) {
   }
 }
 
-/// sum[r][n] += x[r][k] * w[n][k] over k for kRows rows, `x_stride` apart, and kColumns columns, `w_stride` apart; width is a multiple
-/// of 8.
+/// Rows of doubles or of what is widened to them.
+template <class T>
+struct DoubleRows {
+  T* data;
+  std::int64_t stride;  ///< from row to row
+};
+
+/// Adds x[r][k] * w[n][k] over `width` values of k, a multiple of 8, to the eight lanes of sums[r][n], for kRows rows and kColumns columns.
 template <std::int32_t kRows, std::int32_t kColumns, class T>
-HWY_INLINE void add_dot_products(const double* x, std::int64_t x_stride, const T* w, std::int64_t w_stride, std::int32_t width,
-                                 D8Sum (&sum)[kRows][kColumns]) {
-  for (std::int32_t k = 0; k < width; k += kVirtualDoubles) {
+HWY_INLINE void add_dot_products(DoubleRows<const double> x, DoubleRows<const T> w, std::int32_t width, DoubleRows<double> sums) {
+  HWY_UNROLL(8)
+  for (std::int32_t part = 0; part < kDoubleParts; ++part) {  // apart, so that registers hold the sums of more rows
+    const std::int32_t first = part * kDoubles;
+    VD own[kRows][kColumns];
     HWY_UNROLL(8)
-    for (std::int32_t part = 0; part < kDoubleParts; ++part) {
-      const std::int32_t at = k + part * kDoubles;
-      VD row[kRows];
-      HWY_UNROLL(4)
-      for (std::int32_t r = 0; r < kRows; ++r) {
-        row[r] = load_double(x + r * x_stride + at);
-      }
-      HWY_UNROLL(4)
+    for (std::int32_t r = 0; r < kRows; ++r) {
+      HWY_UNROLL(8)
       for (std::int32_t n = 0; n < kColumns; ++n) {
-        const VD column = load_double(w + n * w_stride + at);
-        HWY_UNROLL(4)
-        for (std::int32_t r = 0; r < kRows; ++r) {
-          sum[r][n].part[part] = add_product(column, row[r], sum[r][n].part[part]);
+        own[r][n] = load_double(sums.data + r * sums.stride + n * kVirtualDoubles + first);
+      }
+    }
+    for (std::int32_t k = first; k < width; k += kVirtualDoubles) {
+      VD column[kColumns];
+      HWY_UNROLL(8)
+      for (std::int32_t n = 0; n < kColumns; ++n) {
+        column[n] = load_double(w.data + n * w.stride + k);
+      }
+      HWY_UNROLL(8)
+      for (std::int32_t r = 0; r < kRows; ++r) {
+        const VD row = load_double(x.data + r * x.stride + k);
+        HWY_UNROLL(8)
+        for (std::int32_t n = 0; n < kColumns; ++n) {
+          own[r][n] = add_product(column[n], row, own[r][n]);
         }
+      }
+    }
+    HWY_UNROLL(8)
+    for (std::int32_t r = 0; r < kRows; ++r) {
+      HWY_UNROLL(8)
+      for (std::int32_t n = 0; n < kColumns; ++n) {
+        store(own[r][n], sums.data + r * sums.stride + n * kVirtualDoubles + first);
       }
     }
   }

@@ -89,8 +89,11 @@ inline void mixing_coefficients(const MixParams& p, std::int32_t num_rows, doubl
 }
 
 inline constexpr std::int32_t kMixDepth = 128;  ///< values of k taken together: 24 rows of fn as doubles stay in the first cache
-inline constexpr std::int32_t kMixRows = kDoubleParts == 1 ? 4 : 2;  ///< rows of h that share the loads of fn
-inline constexpr std::int32_t kMixColumns = 3;  ///< rows of fn that share a row of h
+inline constexpr std::int32_t kMixRows = 4;  ///< rows of h that share the loads of fn
+/// Rows of fn that share the loads of kRows rows of h: registers hold twelve sums; a single row loads fewer at once, which may lie in one set
+/// of the cache.
+template <std::int32_t kRows>
+inline constexpr std::int32_t kMixColumns = kRows == 1 ? 8 : 12 / kRows;
 
 /// Sums over k of the rows of a task: lanes[row][n] for fn[n] . h[row], the last n for h[row] . h[row]; eight lanes each.
 struct MixSums {
@@ -118,30 +121,16 @@ struct MixColumns {
 
 template <std::int32_t kRows, std::int32_t kColumns, class T>
 HWY_INLINE void add_mix_tile(const MixRows& z, const MixColumns<T>& columns, const MixSums& sums, std::int32_t n) {
-  D8Sum tile[kRows][kColumns];
-  HWY_UNROLL(4)
-  for (std::int32_t r = 0; r < kRows; ++r) {
-    HWY_UNROLL(4)
-    for (std::int32_t c = 0; c < kColumns; ++c) {
-      tile[r][c].load(sums.at(z.first + r, n + c));
-    }
-  }
-  add_dot_products<kRows, kColumns>(z.data, kMixDepth, columns.fn + n * columns.stride, columns.stride, columns.width, tile);
-  HWY_UNROLL(4)
-  for (std::int32_t r = 0; r < kRows; ++r) {
-    HWY_UNROLL(4)
-    for (std::int32_t c = 0; c < kColumns; ++c) {
-      tile[r][c].save(sums.at(z.first + r, n + c));
-    }
-  }
+  add_dot_products<kRows, kColumns>(DoubleRows<const double>{z.data, kMixDepth}, DoubleRows<const T>{columns.fn + n * columns.stride, columns.stride},
+                                    columns.width, DoubleRows<double>{sums.at(z.first, n), sums.at(1, 0) - sums.at(0, 0)});
 }
 
 /// Adds the products of kRows rows with a range of rows of fn.
 template <std::int32_t kRows, class T>
 HWY_NOINLINE void add_mix_rows(const MixRows& z, const MixColumns<T>& columns, Range chosen, const MixSums& sums) {
   std::int32_t n = chosen.begin;
-  for (; n + kMixColumns <= chosen.end; n += kMixColumns) {
-    add_mix_tile<kRows, kMixColumns>(z, columns, sums, n);
+  for (; n + kMixColumns<kRows> <= chosen.end; n += kMixColumns<kRows>) {
+    add_mix_tile<kRows, kMixColumns<kRows>>(z, columns, sums, n);
   }
   for (; n < chosen.end; ++n) {
     add_mix_tile<kRows, 1>(z, columns, sums, n);

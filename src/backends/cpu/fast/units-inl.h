@@ -65,14 +65,11 @@ class Fp8Units {
     }
     return load16(values);
   }
-  /// visit(pair, even, odd) for the 16 pairs of a block.
-  template <class Visit>
-  static HWY_INLINE void decode(const std::uint8_t* block, const Visit& visit) {
-    HWY_UNROLL(4)
-    for (std::int32_t pair = 0; pair < kBlockPairs; ++pair) {
-      const Pairs w = e4m3_pairs(block + 2 * kUnit * pair);
-      visit(pair, w.even, w.odd);
-    }
+  /// visit(pair, values) for the even or odd values of k of some pairs of a block, which lie together.
+  static constexpr std::int32_t kStepPairs = 1;
+  template <std::int32_t kOdd, class Visit>
+  static HWY_INLINE void decode(const std::uint8_t* block, std::int32_t step, const Visit& visit) {
+    visit(step, e4m3_half<kOdd>(block + 2 * kUnit * step));
   }
 
  private:
@@ -84,36 +81,84 @@ class Fp8Units {
   std::int32_t k_;
 };
 
-/// Nibble kPlace of each 32-bit word as E2M1.
-template <std::int32_t kPlace>
-HWY_INLINE F16 e2m1_nibbles(const VU (&words)[kParts]) {
-  [[maybe_unused]] const DU du;
-  F16 out;
-  HWY_UNROLL(16)
-  for (std::int32_t part = 0; part < kParts; ++part) {
-    const VU code = hn::ShiftRight<4 * kPlace>(words[part]);
+/// The even or odd codes of eight k values of sixteen columns, packed as 32-bit words, as E2M1.
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_AVX3
+
+template <std::int32_t kOdd>
+class E2m1Words {
+ public:
+  HWY_INLINE explicit E2m1Words(const std::uint32_t* words) : words_(words) {}
+
+  /// The kPlace-th of the four.
+  template <std::int32_t kPlace>
+  [[nodiscard]] HWY_INLINE F16 at() const {
+    F16 out;
+    HWY_UNROLL(16)
+    for (std::int32_t part = 0; part < kParts; ++part) {
+      const VU code = hn::ShiftRight<8 * kPlace + 4 * kOdd>(hn::LoadU(DU(), words_ + part * kLanes));
 #if HWY_TARGET == HWY_AVX3
-    // A register holds all sixteen values; the look-up takes the lowest four bits of an index (AVX2: three).
-    HWY_ALIGN static constexpr float kValues[16] = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
-                                                    -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
-    out.part[part] = hn::TableLookupLanes(hn::Load(DF(), kValues), hn::Indices512<float>{code.raw});
+      // A register holds all sixteen values; the look-up takes the lowest four bits of an index.
+      HWY_ALIGN static constexpr float kValues[16] = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
+                                                      -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
+      out.part[part] = hn::TableLookupLanes(hn::Load(DF(), kValues), hn::Indices512<float>{code.raw});
 #else
-    const VU sign = hn::And(hn::ShiftLeft<28 - 4 * kPlace>(words[part]), hn::Set(du, 0x80000000U));
-#if HWY_TARGET == HWY_AVX2
-    HWY_ALIGN static constexpr float kValues[8] = {0.0F, 0.5F, 1.0F, 1.5F, 2.0F, 3.0F, 4.0F, 6.0F};
-    const VF magnitude = hn::TableLookupLanes(hn::Load(DF(), kValues), hn::Indices256<float>{code.raw});
-#else
-    // The code at the lowest bit of the exponent and the highest of the mantissa; below 1 the leading bit is taken away.
-    const VU bits = hn::And(code, hn::Set(du, 7));
-    const VF normal = hn::BitCast(DF(), hn::Add(hn::ShiftLeft<22>(bits), hn::Set(du, 126U << 23)));
-    const VF one = hn::Set(DF(), 1.0F);
-    const VF magnitude = hn::IfThenElse(hn::Lt(normal, one), hn::Sub(hn::Add(normal, normal), one), normal);
+      out.part[part] = hn::Set(DF(), e2m1_to_float(static_cast<std::uint8_t>(hn::GetLane(code) & 15U)));
 #endif
-    out.part[part] = hn::BitCast(DF(), hn::Or(hn::BitCast(du, magnitude), sign));
-#endif
+    }
+    return out;
   }
-  return out;
-}
+
+ private:
+  const std::uint32_t* words_;
+};
+
+#else
+
+/// The bytes of four words are transposed; two look-ups give the upper bytes of the values (the lower ones are zero).
+template <std::int32_t kOdd>
+class E2m1Words {
+ public:
+  HWY_INLINE explicit E2m1Words(const std::uint32_t* words) {
+    const D8 d8;
+    alignas(16) static constexpr std::uint8_t kTransposed[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+    alignas(16) static constexpr std::uint8_t kHighest[16] = {0x00, 0x3F, 0x3F, 0x3F, 0x40, 0x40, 0x40, 0x40,
+                                                              0x80, 0xBF, 0xBF, 0xBF, 0xC0, 0xC0, 0xC0, 0xC0};
+    alignas(16) static constexpr std::uint8_t kSecond[16] = {0x00, 0x00, 0x80, 0xC0, 0x00, 0x40, 0x80, 0xC0,
+                                                             0x00, 0x00, 0x80, 0xC0, 0x00, 0x40, 0x80, 0xC0};
+    HWY_UNROLL(4)
+    for (std::int32_t part = 0; part < kParts; ++part) {
+      const auto own = hn::BitCast(d8, hn::LoadU(DU(), words + part * kLanes));
+      const auto bytes = hn::BitCast(D16(), hn::TableLookupBytes(own, hn::LoadDup128(d8, kTransposed)));
+      const auto codes = hn::And(hn::BitCast(d8, hn::ShiftRight<4 * kOdd>(bytes)), hn::Set(d8, 15));
+      const auto highest = hn::TableLookupBytes(hn::LoadDup128(d8, kHighest), codes);
+      const auto second = hn::TableLookupBytes(hn::LoadDup128(d8, kSecond), codes);
+      places_[0][part] = hn::BitCast(D16(), hn::InterleaveLower(d8, second, highest));
+      places_[1][part] = hn::BitCast(D16(), hn::InterleaveUpper(d8, second, highest));
+    }
+  }
+
+  /// The kPlace-th of the four.
+  template <std::int32_t kPlace>
+  [[nodiscard]] HWY_INLINE F16 at() const {
+    const D16 d16;
+    F16 out;
+    HWY_UNROLL(4)
+    for (std::int32_t part = 0; part < kParts; ++part) {
+      const auto both = places_[kPlace / 2][part];
+      out.part[part] = hn::BitCast(DF(), kPlace % 2 == 0 ? hn::InterleaveLower(d16, hn::Zero(d16), both)
+                                                         : hn::InterleaveUpper(d16, hn::Zero(d16), both));
+    }
+    return out;
+  }
+
+ private:
+  using D8 = hn::Repartition<std::uint8_t, DU>;
+  using D16 = hn::Repartition<std::uint16_t, DU>;
+
+  hn::Vec<D16> places_[2][kParts];  ///< upper halves of places 0 and 1, and of 2 and 3
+};
+
+#endif
 
 /// Columns of an FP4 weight, one scale per 32 k values of a column.
 class Fp4Units {
@@ -137,20 +182,14 @@ class Fp4Units {
     }
     return unit_scales(bytes);
   }
-  template <class Visit>
-  static HWY_INLINE void decode(const std::uint8_t* block, const Visit& visit) {
-    HWY_UNROLL(4)
-    for (std::int32_t word = 0; word < kUnitDepth / 8; ++word) {
-      VU words[kParts];
-      HWY_UNROLL(16)
-      for (std::int32_t part = 0; part < kParts; ++part) {
-        words[part] = hn::LoadU(DU(), reinterpret_cast<const std::uint32_t*>(block) + word * kUnit + part * kLanes);
-      }
-      visit(4 * word, e2m1_nibbles<0>(words), e2m1_nibbles<1>(words));
-      visit(4 * word + 1, e2m1_nibbles<2>(words), e2m1_nibbles<3>(words));
-      visit(4 * word + 2, e2m1_nibbles<4>(words), e2m1_nibbles<5>(words));
-      visit(4 * word + 3, e2m1_nibbles<6>(words), e2m1_nibbles<7>(words));
-    }
+  static constexpr std::int32_t kStepPairs = 4;  ///< of a 32-bit word
+  template <std::int32_t kOdd, class Visit>
+  static HWY_INLINE void decode(const std::uint8_t* block, std::int32_t step, const Visit& visit) {
+    const E2m1Words<kOdd> words(reinterpret_cast<const std::uint32_t*>(block) + step * kUnit);
+    visit(4 * step, words.template at<0>());
+    visit(4 * step + 1, words.template at<1>());
+    visit(4 * step + 2, words.template at<2>());
+    visit(4 * step + 3, words.template at<3>());
   }
 
  private:
