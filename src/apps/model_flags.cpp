@@ -130,8 +130,8 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
       ->transform(CLI::AsSizeValue(false))
       ->default_str("1GiB")
       ->group(group);
-  command.add_option("--overlap", flags.overlap_depth, "1: plan the next step and deliver tokens while the device computes")
-      ->check(CLI::Range(0, 1))
+  command.add_option("--overlap", flags.overlap_depth, "1: plan the next step and deliver tokens while the device computes; -1: on a GPU")
+      ->check(CLI::Range(-1, 1))
       ->capture_default_str()
       ->group(group);
   command

@@ -36,7 +36,7 @@ struct ModelFlags {
   bool fit_confidence = false;
   std::string jump_ahead = "on";
   std::size_t swap_memory_bytes = std::size_t{1} << 30;
-  std::int32_t overlap_depth = 0;
+  std::int32_t overlap_depth = -1;
   std::string structured_output = "on";
   std::string tool_constraint = "structure";
   std::string log_level = "warning";

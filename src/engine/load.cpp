@@ -343,6 +343,9 @@ Result<LoadedEngine> load_engine(const std::filesystem::path& directory, const E
                                  const LoadProgress& progress, std::unique_ptr<const Clock> clock) {
   const LoadProgress begin = progress ? progress : [](LoadPhase) {};
   EngineOptions used = options;
+  if (used.overlap_depth < 0) {
+    used.overlap_depth = device.info().reads_host_memory ? 0 : 1;
+  }
   auto files = read_files(directory, used, device.info(), begin);
   if (!files) {
     return std::unexpected(std::move(files.error()));

@@ -51,7 +51,8 @@ struct EngineOptions {
   bool jump_ahead = true;  ///< what a constraint forces is proposed as drafts, where there is speculation
   std::vector<float> confidence_temperatures = {};  ///< above 0; one per draft, or one for all; empty: 1
   bool fit_confidence = false;                      ///< temperatures follow what was accepted lately
-  std::int32_t overlap_depth = 0;                   ///< 1: the next step is planned and outputs are delivered while the device computes
+  std::int32_t overlap_depth = 0;                   ///< 1: the next step is planned and outputs are delivered while the device computes;
+                                                    ///< -1 (load_engine only): where it computes outside the host's memory
   std::size_t kv_memory_bytes = 0;                  ///< for cache blocks; 0: room for max_requests of full length
   std::size_t memory_bytes = 0;                     ///< for weights, caches and activations together; 0: no limit
 };
