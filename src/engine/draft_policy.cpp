@@ -17,9 +17,9 @@ constexpr double kLeastTrial = 0.05;
 /// steps.
 constexpr double kDoubt = 4;
 /// Steps with drafts in a row, as a trial among plain ones: the first finds the drafter's weights out of the caches.
-constexpr std::int32_t kTrialSteps = 4;
+constexpr std::int32_t kTrialSteps = 3;
 /// Steps of one load that are made to learn times; where they are not to be had (prompts in every step) it goes on without.
-constexpr std::int32_t kMaxExplored = 24;
+constexpr std::int32_t kMaxExplored = 12;
 /// A way that seems slower by this factor is not looked at for its own sake.
 constexpr double kHopeless = 1.7;
 /// Verifications that means remember: a few replies.

