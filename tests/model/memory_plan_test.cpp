@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "model/config_fixtures.h"
 
 namespace deepinfer::model {
@@ -56,6 +59,25 @@ TEST(MemoryPlan, MappedEngramTablesAreNotCounted) {
       plan_memory(real_config(), {.memory_bytes = 320 * kGigabyte, .max_model_len = 4096, .engram_tables = EngramTables::on_disk});
   ASSERT_TRUE(plan.has_value()) << plan.error().message;
   EXPECT_EQ(plan->weight_bytes, 510286023000U - 202758032400U);
+}
+
+TEST(MemoryPlan, WhatIsRepackedAreTheWeightsWithScales) {
+  const Config config = real_config();
+  std::map<std::string, std::size_t> sizes;
+  for (const ExpectedTensor& expected : expected_tensors(config)) {
+    sizes[expected.tensor.name] = expected.tensor.size_bytes();
+  }
+  std::size_t quantised = 0;
+  for (const auto& [name, bytes] : sizes) {
+    const std::string weight = name.substr(0, name.rfind('.')) + ".weight";
+    const bool is_scale_of_product = name.ends_with(".scale") && !name.ends_with(".embed.scale");
+    quantised += is_scale_of_product && sizes.contains(weight) ? bytes + sizes[weight] : 0;
+  }
+  const Result<MemoryPlan> plan = plan_memory(config, {});
+  ASSERT_TRUE(plan.has_value()) << plan.error().message;
+  EXPECT_EQ(plan->repacked_bytes, quantised);
+  EXPECT_EQ(plan->weights[WeightPart::routed_experts].quantised_bytes, plan->weights[WeightPart::routed_experts].bytes);
+  EXPECT_EQ(rank_sizes(config, {.rank = 3, .num_ranks = 8})[WeightPart::routed_experts].quantised_bytes, 288777830400U / 8U);
 }
 
 TEST(MemoryPlan, ARankHoldsItsExpertsAndRows) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/deepseek_v41/memory_plan.h"
 
 namespace deepinfer::model {
 
@@ -17,8 +18,8 @@ class Binder {
     // Copies lie in large pages, which small models are faster with, and quantised weights in the order of the kernels, which every model is
     // faster with. What would take most of the memory stays in the mapped files, as it lies there.
     const bool in_place = device.info().reads_host_memory;
-    reads_files_ = in_place && checkpoint.payload_bytes() > device.info().memory_bytes / 4;
-    reads_quantised_files_ = in_place && checkpoint.payload_bytes() > device.info().memory_bytes / 2;
+    reads_files_ = in_place && checkpoint.payload_bytes() > device.info().memory_bytes / (2 * kMemoryToRepack);
+    reads_quantised_files_ = in_place && checkpoint.payload_bytes() > device.info().memory_bytes / kMemoryToRepack;
   }
 
   template <class T>

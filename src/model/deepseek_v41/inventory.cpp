@@ -211,6 +211,7 @@ PartSize InventorySizes::total() const {
   for (const PartSize& part : parts) {
     out.num_tensors += part.num_tensors;
     out.bytes += part.bytes;
+    out.quantised_bytes += part.quantised_bytes;
   }
   return out;
 }
@@ -221,6 +222,9 @@ InventorySizes inventory_sizes(const std::vector<ExpectedTensor>& tensors) {
     PartSize& part = out.parts[static_cast<std::size_t>(expected.part)];
     ++part.num_tensors;
     part.bytes += expected.tensor.size_bytes();
+    const DType dtype = expected.tensor.dtype;
+    const bool is_quantised = dtype == DType::f8_e4m3 || dtype == DType::i8 || dtype == DType::f8_e8m0;
+    part.quantised_bytes += is_quantised && expected.part != WeightPart::engram_tables ? expected.tensor.size_bytes() : 0;
   }
   return out;
 }

@@ -41,6 +41,7 @@ struct ExpectedTensor {
 struct PartSize {
   std::size_t num_tensors = 0;
   std::size_t bytes = 0;
+  std::size_t quantised_bytes = 0;  ///< of these: codes and scales of weights that products take (Ops::place_weight)
 };
 
 /// Sizes by part, indexed by WeightPart.

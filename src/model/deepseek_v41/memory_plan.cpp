@@ -49,7 +49,8 @@ std::int64_t share(std::int64_t count, Rank rank) { return count / rank.num_rank
 void scale_experts(PartSize& part, std::int32_t num_experts, Rank rank) {
   if (num_experts > 0) {
     const std::size_t mine = size(share(num_experts, rank));
-    part = {.num_tensors = part.num_tensors / size(num_experts) * mine, .bytes = part.bytes / size(num_experts) * mine};
+    const auto of_mine = [&](std::size_t all) { return all / size(num_experts) * mine; };
+    part = {.num_tensors = of_mine(part.num_tensors), .bytes = of_mine(part.bytes), .quantised_bytes = of_mine(part.quantised_bytes)};
   }
 }
 
@@ -163,6 +164,7 @@ Result<MemoryPlan> plan_memory(const Config& config, const MemoryLimits& limits)
                .max_blocks_per_request = (max_model_len - 1) / kBlockPositions + 1,
                .max_drafts = limits.max_drafts};
   const bool is_on_disk = limits.engram_tables == EngramTables::on_disk;
+  out.repacked_bytes = out.weights.total().quantised_bytes;
   out.weight_bytes = out.weights.total().bytes - (is_on_disk ? out.weights[WeightPart::engram_tables].bytes : 0);
   out.slot_bytes = size(out.sizes.num_slots) * out.cache.per_slot();
   out.workspace_bytes = workspace_bytes(config, out.sizes);
