@@ -33,9 +33,9 @@ void CompileCache::put(const std::string& key, const CompileResult& result) {
   }
   entries_.push_front({key, result, bytes});
   index_[key] = entries_.begin();
-  bytes_ += bytes;
-  while (!entries_.empty() && bytes_ + warm_->bytes() > max_bytes_) {
-    bytes_ -= entries_.back().bytes;
+  warm_->add(bytes);
+  while (!entries_.empty() && warm_->bytes() > max_bytes_) {
+    warm_->give_back(entries_.back().bytes);
     index_.erase(entries_.back().key);
     entries_.pop_back();
   }
@@ -43,14 +43,16 @@ void CompileCache::put(const std::string& key, const CompileResult& result) {
 
 void CompileCache::clear() {
   const std::lock_guard lock(mutex_);
+  for (const Entry& entry : entries_) {
+    warm_->give_back(entry.bytes);
+  }
   index_.clear();
   entries_.clear();
-  bytes_ = 0;
 }
 
 std::size_t CompileCache::bytes() const {
   const std::lock_guard lock(mutex_);
-  return bytes_ + warm_->bytes();
+  return warm_->bytes();
 }
 
 namespace {

@@ -41,8 +41,7 @@ class CompileCache {
   mutable std::mutex mutex_;
   std::list<Entry> entries_;  // most recently used first
   std::unordered_map<std::string, std::list<Entry>::iterator> index_;
-  std::size_t bytes_ = 0;
-  std::shared_ptr<WarmMemory> warm_;  // of the grammars in the cache, and of those in use that were
+  std::shared_ptr<WarmMemory> warm_;  // of the entries, of the grammars in the cache, and of those in use that were
 };
 
 /// The key of a job: everything its result depends on.

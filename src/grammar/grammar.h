@@ -18,12 +18,14 @@ namespace deepinfer::grammar {
 class Runtime;
 class Vocabulary;
 
-/// Memory of the warm runtimes of all grammars that share it, and the most it may become. Thread-safe.
+/// Memory of a cache's entries and of the warm runtimes of all grammars that share it, and the most it may become. Thread-safe.
 class WarmMemory {
  public:
   explicit WarmMemory(std::size_t max_bytes) : max_bytes_(max_bytes) {}
   /// False when there is no room: the runtime is not to be kept.
   [[nodiscard]] bool take(std::size_t bytes);
+  /// Whatever the limit says: the caller makes room.
+  void add(std::size_t bytes) { bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   void give_back(std::size_t bytes) { bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
   [[nodiscard]] std::size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
