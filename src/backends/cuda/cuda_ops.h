@@ -71,6 +71,9 @@ class CudaStream final : public Stream {
 
 class CudaOps final : public Ops {
  public:
+  /// Products read no other weights than these.
+  WeightLayout place_weight(Stream&, const PlaceWeightParams&) override;
+
   void embed(Stream&, const EmbedParams&) override;
   void mix(Stream&, const MixParams&) override;
   void collapse_norm(Stream&, const CollapseNormParams&) override;
@@ -107,6 +110,7 @@ class CudaOps final : public Ops {
   void gather_cells(Stream&, const GatherCellsParams&) override;
 
  private:
+  Scratch passing_;      // codes of a weight on their way
   Scratch activations_;  // decoded inputs of linears
   Scratch partials_;     // mixing sums, router logits, index scores, attention scores
   Scratch experts_;      // rows sorted by expert and what flows between the two expert products
