@@ -129,7 +129,7 @@ struct Codes<WeightKind::fp8> {
 template <>
 struct Codes<WeightKind::fp4> {
   static constexpr int kBias = 126;
-  /// Words as place_fp4() orders them: a pair is in its place after a shift, the last one after a product with three powers of two.
+  /// Words as order_fp4() leaves them: a pair is in its place after a shift, the last one after a product with three powers of two.
   __device__ static __forceinline__ void unpack(const unsigned* words, __nv_bfloat162 scale, unsigned pairs[4]) {
     constexpr unsigned kSignAndMagnitude = 0x81C081C0U;
     constexpr unsigned kLast = (1U << 1) + (1U << 6) + (1U << 12);

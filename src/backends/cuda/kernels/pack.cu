@@ -106,8 +106,9 @@ __global__ void place_kernel(const uint4* from, uint4* to, std::int64_t pieces, 
   std::int64_t source = i;
   if (in_units) {
     constexpr int kRowPieces = kUnitRowBytes / 16;
-    const std::int64_t first_row = i / row_bytes * kUnitRows;  // 16 rows have row_bytes pieces
-    const int within = static_cast<int>(i % row_bytes);
+    const std::int64_t of_rows = std::int64_t{kUnitRows / 16} * row_bytes;  // pieces of the units of the same rows
+    const std::int64_t first_row = i / of_rows * kUnitRows;
+    const int within = static_cast<int>(i % of_rows);
     const int row = within / kRowPieces % kUnitRows;
     source = (first_row + row) * (row_bytes / 16) + within / (kUnitRows * kRowPieces) * kRowPieces + within % kRowPieces;
   }
