@@ -69,7 +69,17 @@ class Bench {
     const std::int32_t scale_rows = is_fp8 ? (n + kWeightBlock - 1) / kWeightBlock : n;
     std::vector<std::uint8_t> scales(static_cast<std::size_t>(scale_rows) * static_cast<std::size_t>(k / kWeightBlock));
     std::ranges::generate(scales, [&] { return static_cast<std::uint8_t>((is_fp8 ? 116U : 122U) + random_() % 3U); });
-    return {.format = format, .codes = put(codes), .scales = put(scales)};
+    const PlaceWeightParams place{.n = n,
+                                  .k = k,
+                                  .from = {.format = format, .codes = codes.data(), .scales = scales.data()},
+                                  .codes = room<std::uint8_t>(codes.size()),
+                                  .scales = room<std::uint8_t>(scales.size())};
+    if (is_short_) {
+      return {.format = format};
+    }
+    const WeightLayout layout = device_.ops().place_weight(*stream_, place);
+    stream_->synchronize();
+    return {.format = format, .codes = place.codes, .scales = place.scales, .layout = layout};
   }
   Q8Rows q8(std::int32_t rows, std::int32_t width) {
     const auto count = static_cast<std::size_t>(rows) * static_cast<std::size_t>(width);

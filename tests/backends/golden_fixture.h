@@ -64,8 +64,21 @@ class GoldenTest : public testing::TestWithParam<Implementation> {
     return memory_->put(std::vector<T>(first, first + view->size_bytes() / sizeof(T)));
   }
   QuantWeight quantised(const std::string& name) {
-    const bool is_fp8 = checkpoint_->find(name + ".weight")->dtype == DType::f8_e4m3;
-    return {is_fp8 ? WeightFormat::fp8 : WeightFormat::fp4, weight<std::uint8_t>(name + ".weight"), weight<std::uint8_t>(name + ".scale")};
+    const TensorView* codes = checkpoint_->find(name + ".weight");
+    const TensorView* scales = checkpoint_->find(name + ".scale");
+    check(codes != nullptr && scales != nullptr, "the tiny checkpoint holds the weight");
+    const bool is_fp8 = codes->dtype == DType::f8_e4m3;
+    QuantWeight out{is_fp8 ? WeightFormat::fp8 : WeightFormat::fp4, codes->as<std::uint8_t>(), scales->as<std::uint8_t>()};
+    const PlaceWeightParams p{.n = static_cast<std::int32_t>(codes->shape[0]),
+                              .k = static_cast<std::int32_t>(codes->shape[1] * (is_fp8 ? 1 : 2)),
+                              .from = out,
+                              .codes = memory_->room<std::uint8_t>(codes->size_bytes()),
+                              .scales = memory_->room<std::uint8_t>(scales->size_bytes())};
+    out.layout = ops().place_weight(stream(), p);
+    stream().synchronize();
+    out.codes = p.codes;
+    out.scales = p.scales;
+    return out;
   }
 
   Q8Rows room_q8(std::int64_t rows, std::int64_t width) {

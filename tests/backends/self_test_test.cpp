@@ -27,9 +27,9 @@ class DamagedDevice final : public Device {
     void synchronize() override {}
     void copy(void* destination, const void* source, std::size_t size_bytes) override {
       std::memcpy(destination, source, size_bytes);
-      if (size_bytes == 160 * 256) {  // the codes of the quantised weight
-        for (std::size_t i = 768; i < 1024; ++i) {
-          static_cast<std::uint8_t*>(destination)[i] ^= 0x80U;  // one row
+      if (size_bytes == 160 * 256 * 2) {  // the bf16 weight
+        for (std::size_t i = 1537; i < 2048; i += 2) {
+          static_cast<std::uint8_t*>(destination)[i] ^= 0x80U;  // the signs of one row
         }
       }
     }
@@ -50,7 +50,7 @@ TEST(SelfTest, OneWrongRowIsFound) {
   const auto tested = self_test(device);
   ASSERT_FALSE(tested);
   EXPECT_EQ(tested.error().kind, ErrorKind::corrupt);
-  EXPECT_NE(tested.error().message.find("fails its self-test: linear_q8 gives"), std::string::npos) << tested.error().message;
+  EXPECT_NE(tested.error().message.find("fails its self-test: linear_bf16 gives"), std::string::npos) << tested.error().message;
 }
 
 TEST(SelfTest, NoMemoryIsAnErrorOfItsOwn) {

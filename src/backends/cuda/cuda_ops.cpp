@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "backends/cuda/kernels/gemm.h"
 #include "backends/cuda/kernels/launch.h"
+#include "base/check.h"
 
 namespace deepinfer::cuda {
 namespace {
@@ -23,6 +25,11 @@ void in_runs(std::int64_t num_rows, std::int64_t scores_per_row, const Work& wor
 std::size_t run_scores(std::int64_t num_rows, std::int64_t scores_per_row) {
   const std::int64_t run = std::max<std::int64_t>(1, kMaxScores / std::max<std::int64_t>(1, scores_per_row));
   return static_cast<std::size_t>(std::min(run, num_rows) * scores_per_row);
+}
+
+/// FP4 codes change places within their words whatever the shape.
+WeightLayout layout_of(WeightFormat format, std::int64_t rows, std::int32_t k) {
+  return format == WeightFormat::fp4 || lies_in_units(format, rows, k) ? WeightLayout::units : WeightLayout::rows;
 }
 
 }  // namespace
@@ -77,7 +84,36 @@ void CudaOps::silu_product(Stream& s, const SiluProductParams& p) { launch(cuda:
 void CudaOps::gelu(Stream& s, const GeluParams& p) { launch(cuda::gelu, p, s); }
 void CudaOps::gather_cells(Stream& s, const GatherCellsParams& p) { launch(cuda::gather_cells, p, s); }
 
+/// In pieces that pass through a buffer, so that it stays small.
+WeightLayout CudaOps::place_weight(Stream& s, const PlaceWeightParams& p) {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 25;
+  const WeightFormat format = p.from.format;
+  const std::size_t row_bytes = weight_code_bytes(format, 1, p.k);
+  const std::int64_t step = std::max<std::int64_t>(1, static_cast<std::int64_t>(kMostBytes / row_bytes) / kUnitRows) * kUnitRows;
+  const bool in_units = lies_in_units(format, p.n, p.k);
+  for (std::int64_t first = 0; first < p.n; first += step) {
+    const std::int64_t rows = std::min(step, p.n - first);
+    const std::size_t start = static_cast<std::size_t>(first) * row_bytes;
+    const std::size_t size = static_cast<std::size_t>(rows) * row_bytes;
+    with_room<std::uint8_t>(s, passing_, size, [&](std::uint8_t* passing, cudaStream_t stream) {
+      s.copy(passing, p.from.codes + start, size);
+      place_codes({.format = format, .rows = rows, .k = p.k, .in_units = in_units, .from = passing, .to = p.codes + start}, stream);
+    });
+  }
+  const std::size_t scale_bytes = weight_scale_bytes(format, p.n, p.k);
+  if (format == WeightFormat::fp4 && in_units) {
+    with_room<std::uint8_t>(s, passing_, scale_bytes, [&](std::uint8_t* passing, cudaStream_t stream) {
+      s.copy(passing, p.from.scales, scale_bytes);
+      place_scales(p.n, p.k / (kUnitScales * kWeightBlock), passing, p.scales, stream);
+    });
+  } else {
+    s.copy(p.scales, p.from.scales, scale_bytes);
+  }
+  return layout_of(format, p.n, p.k);
+}
+
 void CudaOps::linear_q8(Stream& s, const LinearQ8Params& p) {
+  check(p.weight.layout == layout_of(p.weight.format, std::int64_t{p.groups} * p.n, p.k), "this device has placed the weight");
   if (p.num_rows > 0) {
     with_room<bf16>(s, activations_, linear_scratch(p), [&](bf16* scratch, cudaStream_t stream) { cuda::linear_q8(p, scratch, stream); });
   }

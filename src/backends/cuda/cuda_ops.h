@@ -78,7 +78,10 @@ class CudaStream final : public Stream {
 
 class CudaOps final : public Ops {
  public:
-  explicit CudaOps(Fault& fault) : fault_(fault), activations_(fault), partials_(fault), experts_(fault) {}
+  explicit CudaOps(Fault& fault) : fault_(fault), passing_(fault), activations_(fault), partials_(fault), experts_(fault) {}
+
+  /// Products read no other weights than these.
+  WeightLayout place_weight(Stream&, const PlaceWeightParams&) override;
 
   void embed(Stream&, const EmbedParams&) override;
   void mix(Stream&, const MixParams&) override;
@@ -129,6 +132,7 @@ class CudaOps final : public Ops {
   void launch(void (*kernel)(const Params&, cudaStream_t), const Params& p, Stream& stream);
 
   Fault& fault_;
+  Scratch passing_;      // codes of a weight on their way
   Scratch activations_;  // decoded inputs of linears
   Scratch partials_;     // mixing sums, router logits, index scores, attention scores
   Scratch experts_;      // rows sorted by expert and what flows between the two expert products

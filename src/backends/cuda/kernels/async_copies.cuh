@@ -49,6 +49,13 @@ __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, un
                : "memory");
 }
 
+/// Brings bytes that will be copied later into the cache. Multiples of 16.
+__device__ __forceinline__ void fetch_ahead(const void* from, int size_bytes) {
+  if (size_bytes > 0) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(size_bytes) : "memory");
+  }
+}
+
 // --- registers ----------------------------------------------------------------------------------------------------
 
 template <int kRegisters>

@@ -301,7 +301,6 @@ void attend_rows(const AttendParams& p, std::int64_t first_row, std::int64_t row
   auto* probabilities = reinterpret_cast<bf16*>(scores + rows * sizes.scores);
   float* denominators = scores + rows * (sizes.scores + sizes.probabilities);
   const std::size_t key_bytes = static_cast<std::size_t>(kTileKeys) * static_cast<std::size_t>(p.head_dim + 8) * sizeof(bf16);
-  cudaFuncSetAttribute(score_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(key_bytes));
   const auto count = static_cast<unsigned>(rows);
   start(score_kernel,
         {.grid = dim3(static_cast<unsigned>(places_of(p).all / kTileKeys), count), .block = kThreads, .shared_bytes = key_bytes}, stream, p,

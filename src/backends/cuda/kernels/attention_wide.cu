@@ -4,6 +4,7 @@
 // order, outputs add the keys in order, denominators add parts of 16 keys in order.
 #include "backends/cuda/kernels/attention_wide.h"
 #include "backends/cuda/kernels/cluster.cuh"
+#include "backends/cuda/kernels/start.cuh"
 #include "backends/cuda/kernels/wide_outputs.cuh"
 #include "backends/cuda/kernels/wide_scores.cuh"
 
@@ -196,12 +197,9 @@ __global__ __launch_bounds__(kThreads, 2) void attend_kernel(AttendParams p) {
 
 template <int kBlocks>
 void launch(const AttendParams& p, cudaStream_t stream) {
-  launch_clusters(attend_kernel<kBlocks>,
-                  {.grid = dim3(static_cast<unsigned>(p.rows.num_rows) * kBlocks),
-                   .threads = kThreads,
-                   .cluster = kBlocks,
-                   .shared_bytes = sizeof(Shared)},
-                  stream, p);
+  start(attend_kernel<kBlocks>,
+        {.grid = dim3(static_cast<unsigned>(p.rows.num_rows) * kBlocks), .block = kThreads, .shared_bytes = sizeof(Shared), .cluster = kBlocks},
+        stream, p);
 }
 
 }  // namespace

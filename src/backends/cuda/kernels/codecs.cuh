@@ -23,7 +23,7 @@ __device__ __forceinline__ bf16 round_bf16(double x) { return to_bf16(static_cas
 inline constexpr int kRowThreads = 1024;
 inline constexpr int kRowWarps = kRowThreads / 32;
 
-/// Sum over the threads of a block of kRowThreads in a fixed tree; every thread gets it. `shared`: kRowWarps doubles.
+/// Sum over the threads of a block of whole warps in a fixed tree; every thread gets it. `shared`: kRowWarps doubles. Ends with a barrier.
 __device__ __forceinline__ double block_sum(double value, double* shared) {
   for (int offset = 16; offset > 0; offset /= 2) {
     value += __shfl_xor_sync(kWholeWarp, value, offset);
@@ -32,7 +32,7 @@ __device__ __forceinline__ double block_sum(double value, double* shared) {
     shared[threadIdx.x / 32] = value;
   }
   __syncthreads();
-  double sum = shared[threadIdx.x % 32];
+  double sum = threadIdx.x % 32 < blockDim.x / 32 ? shared[threadIdx.x % 32] : 0.0;
   for (int offset = 16; offset > 0; offset /= 2) {
     sum += __shfl_xor_sync(kWholeWarp, sum, offset);
   }

@@ -428,12 +428,12 @@ __global__ void __launch_bounds__(kThreads) draw_tokens_kernel(DrawTokensParams 
 void draw_tokens(const DrawTokensParams& p, cudaStream_t stream) {
   const std::int32_t num_sums = (p.vocab + kSumBlock - 1) / kSumBlock;
   const std::int32_t columns = (num_sums + kClusterBlocks - 1) / kClusterBlocks * kSumBlock;
-  launch_clusters(draw_tokens_kernel,
-                  {.grid = dim3(kClusterBlocks, p.num_rows),
-                   .threads = kThreads,
-                   .cluster = kClusterBlocks,
-                   .shared_bytes = sizeof(Shared) + columns * sizeof(float)},
-                  stream, p);
+  start(draw_tokens_kernel,
+        {.grid = dim3(kClusterBlocks, p.num_rows),
+         .block = kThreads,
+         .shared_bytes = sizeof(Shared) + columns * sizeof(float),
+         .cluster = kClusterBlocks},
+        stream, p);
 }
 
 }  // namespace deepinfer::cuda

@@ -22,9 +22,9 @@ int expert_columns(bool is_packed, std::int64_t mean) {
 
 }  // namespace
 
-ColumnTiles tiles_for(WeightKind kind, std::int64_t n, int k, int num_columns) {
+ColumnTiles tiles_for(WeightKind kind, int groups, int n, int k, int num_columns) {
   // Few columns of a small weight: 16 rows a block occupy the GPU better than 128.
-  const bool is_packed = takes_warpgroups(kind, k) && (num_columns > kFewColumns || n >= kManyRows);
+  const bool is_packed = takes_warpgroups(kind, n, k) && (num_columns > kFewColumns || groups * n >= kManyRows);
   const int columns = columns_for(is_packed, num_columns);
   return {.columns = columns, .count = (num_columns + columns - 1) / columns, .is_packed = is_packed};
 }

@@ -27,6 +27,18 @@ enum class WeightKind : std::uint8_t { fp8, fp4, bf16 };
   return bytes;
 }
 
+/// Quantised weights lie in units (Ops::place_weight): 128 rows by 64 bytes of codes, which four lanes' vectors of 16 bytes take in one step;
+/// the units of 128 rows follow each other along k. So do the scales of FP4 codes, four a row. What a block needs for a step is one piece:
+/// many small copies took longer than the products. Shapes that units do not divide keep their rows.
+inline constexpr int kUnitRows = 128;
+inline constexpr int kUnitRowBytes = 64;
+inline constexpr int kUnitBytes = kUnitRows * kUnitRowBytes;
+inline constexpr int kUnitScales = 4;  // of a row
+inline constexpr int kUnitScaleBytes = kUnitRows * kUnitScales;
+[[nodiscard]] constexpr bool lies_in_units(WeightFormat format, std::int64_t rows, int k) {
+  return rows % kUnitRows == 0 && k % (format == WeightFormat::fp8 ? kUnitRowBytes : 2 * kUnitRowBytes) == 0;
+}
+
 /// Where instructions want value k of a row of activations whose weight is `kind` with vectors of C codes.
 [[nodiscard]] constexpr int x_place(WeightKind kind, int codes, int k) {
   const int step = 4 * codes;
@@ -52,8 +64,8 @@ struct ColumnTiles {
   [[nodiscard]] std::int64_t values(int k) const { return static_cast<std::int64_t>(count) * columns * k; }
 };
 
-/// Tiles for `num_columns` columns of weights with n rows of k values in all groups.
-[[nodiscard]] ColumnTiles tiles_for(WeightKind kind, std::int64_t n, int k, int num_columns);
+/// Tiles for `num_columns` columns of weights with n rows of k values in each of `groups`.
+[[nodiscard]] ColumnTiles tiles_for(WeightKind kind, int groups, int n, int k, int num_columns);
 /// Tiles for columns that choose among experts: `num_columns` choices, any of `num_experts` each.
 [[nodiscard]] ColumnTiles tiles_for_experts(bool is_packed, std::int64_t num_columns, int num_experts);
 
@@ -68,10 +80,12 @@ struct GemmParams {
   const std::uint8_t* second_scales = nullptr;
   const ExpertWeights* experts = nullptr;
   std::int32_t part = 0;
+  bool in_units = false;  // see lies_in_units()
   // Columns: all of [0, num_columns), or tiles of the columns that chose an expert.
   std::int32_t num_columns = 0;
   const std::int32_t* num_tiles = nullptr;
   const int4* tiles = nullptr;  // expert, first column, columns
+  bool tiles_are_ready = false;  // no kernel that may still run writes them: they are read before the inputs are there
   // Activations. Packed: x as pack_q8() and pack_bf16() leave them. Otherwise rows `x_stride` values apart: x_q8, or x for a bf16 weight,
   // where the tiles read plain activations; else x in the order of x_place().
   const bf16* x = nullptr;
@@ -103,10 +117,23 @@ struct PackParams {
 void pack_q8(const PackParams& p, const Q8Rows& x, cudaStream_t stream);
 void pack_bf16(const PackParams& p, const bf16* x, cudaStream_t stream);
 
+/// Codes of a weight from rows to the order that products take (lies_in_units(), gemm_codes.cuh). Device memory, `to` not `from`.
+struct PlaceCodes {
+  WeightFormat format = WeightFormat::fp8;
+  std::int64_t rows = 0;
+  std::int32_t k = 0;
+  bool in_units = false;
+  const std::uint8_t* from = nullptr;
+  std::uint8_t* to = nullptr;
+};
+void place_codes(const PlaceCodes&, cudaStream_t);
+/// The scales of an FP4 weight that lies in units, `words` of four to a row.
+void place_scales(std::int64_t rows, std::int32_t words, const std::uint8_t* from, std::uint8_t* to, cudaStream_t);
+
 // The kernels. gemm_mma.cu: any GPU, any shape; not packed.
 void launch_mma_gemm(WeightKind kind, const GemmParams& p, const ColumnTiles& tiles, int groups, cudaStream_t stream);
 // gemm_hopper.cu: SM90; packed.
-[[nodiscard]] bool takes_warpgroups(WeightKind kind, int k);
+[[nodiscard]] bool takes_warpgroups(WeightKind kind, int n, int k);  // n: rows of a group
 void launch_warpgroup_gemm(WeightKind kind, const GemmParams& p, const ColumnTiles& tiles, int groups, cudaStream_t stream);
 
 }  // namespace deepinfer::cuda

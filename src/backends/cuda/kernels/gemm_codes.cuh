@@ -47,10 +47,10 @@ __device__ __forceinline__ bool find_work(const GemmParams& p, int tile, int gro
     work.num_columns = min(tile_columns, p.num_columns - work.first_column);
     return true;
   }
-  if (tile >= *p.num_tiles) {
+  const int4 of_tile = __ldcg(p.tiles + tile);  // written shortly before; see GemmParams::tiles_are_ready
+  if (tile >= __ldcg(p.num_tiles)) {
     return false;
   }
-  const int4 of_tile = p.tiles[tile];
   const ExpertWeights& expert = p.experts[of_tile.x];
   const int part = p.part + group;
   const QuantWeight& weight = part == 0 ? expert.w1 : part == 1 ? expert.w3 : expert.w2;
@@ -63,25 +63,28 @@ __device__ __forceinline__ bool find_work(const GemmParams& p, int tile, int gro
 
 // --- codes to bf16 ------------------------------------------------------------------------------------------------
 
-/// A power of two as a pair of equal bf16 factors that bring a shifted code to its value; exponents beyond bf16 take a second factor.
-struct Scale {
-  __nv_bfloat162 factor, rest;
-  bool has_rest;
-};
-
-/// `bias`: a code at the top of a bf16 is its value times 2^-bias.
-template <int kBias>
-__device__ __forceinline__ Scale make_scale(std::uint8_t ue8m0) {
-  const int field = min(static_cast<int>(ue8m0) + kBias, 254);
-  const int rest = static_cast<int>(ue8m0) + kBias - field + 127;
-  Scale out;
-  out.factor = __bfloat162bfloat162(__ushort_as_bfloat16(static_cast<unsigned short>(field << 7)));
-  out.rest = __bfloat162bfloat162(__ushort_as_bfloat16(static_cast<unsigned short>(rest << 7)));
-  out.has_rest = rest != 127;
-  return out;
+/// The power of two with this exponent field, twice.
+__device__ __forceinline__ __nv_bfloat162 power_pair(unsigned field) {
+  return __bfloat162bfloat162(__ushort_as_bfloat16(static_cast<unsigned short>(field << 7)));
 }
 
-__device__ __forceinline__ unsigned times(unsigned pair, __nv_bfloat162 factor) {
+/// What brings a shifted code to its value: a power of two, twice. `bias`: a code at the top of a bf16 is its value times 2^-bias. Where
+/// the exponent goes beyond bf16, which no scale of a model does, a second factor takes the rest.
+template <int kBias>
+__device__ __forceinline__ __nv_bfloat162 make_scale(unsigned ue8m0) {
+  return power_pair(min(ue8m0 + kBias, 254U));
+}
+template <int kBias>
+[[nodiscard]] __device__ __forceinline__ bool has_rest(unsigned ue8m0) {
+  return ue8m0 > 254U - kBias;
+}
+/// 1 where there is none.
+template <int kBias>
+__device__ __forceinline__ __nv_bfloat162 rest_of(unsigned ue8m0) {
+  return power_pair(max(ue8m0 + kBias, 254U) - 127U);
+}
+
+__device__ __forceinline__ unsigned scaled(unsigned pair, __nv_bfloat162 factor) {
   __nv_bfloat162 value;
   memcpy(&value, &pair, 4);
   value = __hmul2(value, factor);
@@ -90,16 +93,18 @@ __device__ __forceinline__ unsigned times(unsigned pair, __nv_bfloat162 factor) 
   return out;
 }
 
-/// Without the second factor; add_rest() applies it where there is one.
-__device__ __forceinline__ unsigned scaled(unsigned pair, const Scale& scale) { return times(pair, scale.factor); }
-
 template <int kPairs>
-__device__ __forceinline__ void add_rest(unsigned (&pairs)[kPairs], const Scale& scale) {
-  if (scale.has_rest) {
+__device__ __forceinline__ void scale_all(unsigned (&pairs)[kPairs], __nv_bfloat162 factor) {
 #pragma unroll
-    for (unsigned& pair : pairs) {
-      pair = times(pair, scale.rest);
-    }
+  for (unsigned& pair : pairs) {
+    pair = scaled(pair, factor);
+  }
+}
+
+template <int kBias, int kPairs>
+__device__ __forceinline__ void add_rest(unsigned (&pairs)[kPairs], unsigned ue8m0) {
+  if (has_rest<kBias>(ue8m0)) {
+    scale_all(pairs, rest_of<kBias>(ue8m0));
   }
 }
 
@@ -110,7 +115,7 @@ template <>
 struct Codes<WeightKind::fp8> {
   static constexpr int kBias = 120;
   /// Eight codes (two words) to four pairs.
-  __device__ static __forceinline__ void unpack(const unsigned* words, const Scale& scale, unsigned pairs[4]) {
+  __device__ static __forceinline__ void unpack(const unsigned* words, __nv_bfloat162 scale, unsigned pairs[4]) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const unsigned w = words[i];
@@ -124,24 +129,22 @@ struct Codes<WeightKind::fp8> {
 template <>
 struct Codes<WeightKind::fp4> {
   static constexpr int kBias = 126;
-  /// A product with two powers of two puts sign and magnitude of two codes to their places at once: the shift units are the bottleneck.
-  __device__ static __forceinline__ void unpack(const unsigned* words, const Scale& scale, unsigned pairs[4]) {
+  /// Words as order_fp4() leaves them: a pair is in its place after a shift, the last one after a product with three powers of two.
+  __device__ static __forceinline__ void unpack(const unsigned* words, __nv_bfloat162 scale, unsigned pairs[4]) {
     constexpr unsigned kSignAndMagnitude = 0x81C081C0U;
-    constexpr unsigned kFirst = (1U << 12) + (1U << 6);
-    constexpr unsigned kSecond = (1U << 8) + (1U << 2);
-    const unsigned low = words[0];
-    const unsigned high = words[0] >> 8;
-    pairs[0] = scaled((low & 0x000F000FU) * kFirst & kSignAndMagnitude, scale);
-    pairs[1] = scaled((low & 0x00F000F0U) * kSecond & kSignAndMagnitude, scale);
-    pairs[2] = scaled((high & 0x000F000FU) * kFirst & kSignAndMagnitude, scale);
-    pairs[3] = scaled((high & 0x00F000F0U) * kSecond & kSignAndMagnitude, scale);
+    constexpr unsigned kLast = (1U << 1) + (1U << 6) + (1U << 12);
+    const unsigned w = words[0];
+    pairs[0] = scaled(w & kSignAndMagnitude, scale);
+    pairs[1] = scaled(w << 3 & kSignAndMagnitude, scale);
+    pairs[2] = scaled(w << 6 & kSignAndMagnitude, scale);
+    pairs[3] = scaled((w >> 8 & 0x006C006CU) * kLast & kSignAndMagnitude, scale);
   }
   static constexpr int kWordsPerUnit = 1;
 };
 
 template <>
 struct Codes<WeightKind::bf16> {
-  __device__ static __forceinline__ void unpack(const unsigned* words, const Scale&, unsigned pairs[4]) {
+  __device__ static __forceinline__ void unpack(const unsigned* words, __nv_bfloat162, unsigned pairs[4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       pairs[i] = words[i];
@@ -164,9 +167,9 @@ __device__ __forceinline__ void unpack_activations(const unsigned* x, std::uint8
       words[0] = __byte_perm(x[0], x[1], 0x5410);
       words[1] = __byte_perm(x[0], x[1], 0x7632);
     }
-    const Scale scale = make_scale<Codes<WeightKind::fp8>::kBias>(ue8m0);
-    Codes<WeightKind::fp8>::unpack(words, scale, pairs);
-    add_rest(pairs, scale);
+    constexpr int kBias = Codes<WeightKind::fp8>::kBias;
+    Codes<WeightKind::fp8>::unpack(words, make_scale<kBias>(ue8m0), pairs);
+    add_rest<kBias>(pairs, ue8m0);
     constexpr unsigned kMagnitudes = 0x7F7F7F7FU;
     const unsigned is_nan = (((words[0] & kMagnitudes) + 0x01010101U) | ((words[1] & kMagnitudes) + 0x01010101U)) & 0x80808080U;
     if (is_nan != 0) {
@@ -196,16 +199,36 @@ __device__ __forceinline__ void load_words(const void* source, unsigned (&words)
   }
 }
 
-/// Scale bytes of weight row `row` at code `k`.
+/// Scale of weight row `row` at code `k`.
 template <WeightKind kind>
-__device__ __forceinline__ std::uint8_t scale_code(const std::uint8_t* scales, std::int64_t row, std::int32_t width, std::int32_t k) {
-  const std::int32_t per_row = width / kWeightBlock;
-  return kind == WeightKind::fp8 ? scales[row / kWeightBlock * per_row + k / kWeightBlock] : scales[row * per_row + k / kWeightBlock];
+__device__ __forceinline__ std::uint8_t scale_code(const GemmParams& p, const std::uint8_t* scales, std::int64_t row, std::int32_t k) {
+  const std::int32_t per_row = p.k / kWeightBlock;
+  if constexpr (kind == WeightKind::fp8) {
+    return scales[row / kWeightBlock * per_row + k / kWeightBlock];
+  } else if (p.in_units) {
+    const std::int64_t unit = row / kUnitRows * (per_row / kUnitScales) + k / (kUnitScales * kWeightBlock);
+    return scales[(unit * kUnitRows + row % kUnitRows) * kUnitScales + k / kWeightBlock % kUnitScales];
+  } else {
+    return scales[row * per_row + k / kWeightBlock];
+  }
 }
 
 template <WeightKind kind>
 __device__ __forceinline__ std::int64_t row_bytes(std::int32_t k) {
   return kind == WeightKind::fp8 ? k : kind == WeightKind::fp4 ? k / 2 : 2 * static_cast<std::int64_t>(k);
+}
+
+/// Where the codes of a row lie that four lanes read step by step, in vectors of kBytes: the first step's, and from one step to the next.
+template <WeightKind kind, int kBytes>
+__device__ __forceinline__ std::int64_t first_codes(const GemmParams& p, std::int64_t row) {
+  if (kind != WeightKind::bf16 && kBytes == 16 && p.in_units) {
+    return row / kUnitRows * kUnitRows * row_bytes<kind>(p.k) + row % kUnitRows * kUnitRowBytes;
+  }
+  return row * row_bytes<kind>(p.k);
+}
+template <WeightKind kind, int kBytes>
+__device__ __forceinline__ int step_bytes(const GemmParams& p) {
+  return kind != WeightKind::bf16 && kBytes == 16 && p.in_units ? kUnitBytes : 4 * kBytes;
 }
 
 __device__ __forceinline__ void store_result(const GemmParams& p, const GemmWork& work, std::int32_t column, std::int32_t n, float value) {

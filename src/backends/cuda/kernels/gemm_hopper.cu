@@ -7,172 +7,73 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "backends/cuda/kernels/async_copies.cuh"
 #include "backends/cuda/kernels/cluster.cuh"
-#include "backends/cuda/kernels/gemm_codes.cuh"
+#include "backends/cuda/kernels/gemm_stages.cuh"
 #include "backends/cuda/kernels/packed_products.cuh"
 #include "backends/cuda/kernels/start.cuh"
 #include "backends/cuda/kernels/wgmma.cuh"
 
 namespace deepinfer::cuda {
+namespace hopper {
 namespace {
-
-constexpr int kRows = 128;
-constexpr int kConsumerWarps = 8;
-constexpr int kCopyWarps = 4;
-constexpr int kThreads = (kConsumerWarps + kCopyWarps) * 32;
-constexpr int kGroupValues = 64;            // of k, in one group of four instructions
-constexpr int kResultStride = kRows + 4;    // floats between columns of results: no bank meets itself
-constexpr int kMaxStages = 12;
-constexpr int kBarrierBytes = 2 * kMaxStages * 8 + 64;  // a multiple of 128 with what follows
-
-/// One stage of the ring: activations, codes, scales.
-template <WeightKind kind, int kColumns>
-struct Stage {
-  static constexpr int kRowBytes = kind == WeightKind::bf16 ? 128 : 64;
-  static constexpr int kValues = kind == WeightKind::fp4 ? 128 : 64;
-  static constexpr int kGroups = kValues / kGroupValues;
-  static constexpr int kXBytes = kColumns * kValues * 2;
-  static constexpr int kCodeBytes = kRows * kRowBytes;
-  static constexpr int kScaleBytes = kind == WeightKind::fp8 ? 128 : kind == WeightKind::fp4 ? 4 * kRows : 0;
-  static constexpr int kBytes = kXBytes + kCodeBytes + kScaleBytes;
-};
 
 /// Blocks on a multiprocessor. What the copying warps give up lets a consumer have more than its share of registers.
 template <WeightKind kind, int kColumns>
 constexpr int kBlocksAtOnce = kind == WeightKind::bf16 ? (kColumns < 64 ? 2 : 1) : kColumns == 128 ? 1 : kColumns == 8 ? 3 : 2;
-constexpr int kConsumerRegisters[] = {0, 232, 104, 64};
 /// Sets of operands in registers: with two, codes are turned while the tensor cores work; with one, another block's are.
 template <WeightKind kind, int kColumns>
 constexpr int kOperandSets = kind != WeightKind::bf16 && (kColumns == 8 || kColumns == 64) ? 1 : 2;
 
-struct HopperParams {
-  GemmParams gemm;
-  std::int32_t stages = 0;
-  bool in_slices = false;  // the blocks of a cluster take a slice each
-};
-
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// Where a piece of 16 bytes of a row of codes lies. Rows of 128 bytes trade halves, so that 8 rows meet different banks.
-template <WeightKind kind>
-__device__ __forceinline__ int piece_place(int row, int piece) {
-  return kind == WeightKind::bf16 ? row * 128 + (piece ^ (row & 1) << 2) * 16 : row * 64 + piece * 16;
-}
-
-/// The place in the ring of a step, and the parity of its barriers.
-struct RingPlace {
-  int stage = 0;
-  unsigned parity = 0;
-  __device__ __forceinline__ void advance(int stages) {
-    if (++stage == stages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
-
-/// Addresses of one block's ring.
-struct Ring {
-  std::uint32_t barriers, memory;
-  const std::uint8_t* bytes;  // of memory
-  __device__ __forceinline__ std::uint32_t full(int stage) const { return barriers + stage * 16; }
-  __device__ __forceinline__ std::uint32_t empty(int stage) const { return barriers + stage * 16 + 8; }
-};
-
-// --- the copying warps --------------------------------------------------------------------------------------------
-
-/// Each warp copies a quarter of the rows.
-template <WeightKind kind, int kColumns>
-__device__ __forceinline__ void copy_weights(const HopperParams& p, const GemmWork& work, int tile_row, int step, std::uint32_t stage,
-                                             std::uint32_t barrier) {
-  using S = Stage<kind, kColumns>;
-  const GemmParams& gemm = p.gemm;
-  constexpr int kPieces = S::kRowBytes / 16;
-  constexpr int kThreadRows = kCopyWarps * 32 / kPieces;  // rows the warps copy at once
-  const int thread = threadIdx.x - kConsumerWarps * 32;
-  const int piece = thread % kPieces;
-  const std::uint32_t codes = stage + S::kXBytes;
-  const std::int64_t bytes = row_bytes<kind>(gemm.k);
-  const std::uint8_t* source = work.codes + work.weight_row * bytes + static_cast<std::int64_t>(step) * S::kRowBytes + piece * 16;
-#pragma unroll
-  for (int i = 0; i < kRows / kThreadRows; ++i) {
-    const int row = i * kThreadRows + thread / kPieces;
-    copy_16(codes + piece_place<kind>(row, piece), source + min(tile_row + row, gemm.n - 1) * bytes);
-  }
-  const std::uint32_t scales = codes + S::kCodeBytes;
-  const int per_row = gemm.k / kWeightBlock;
-  if constexpr (kind == WeightKind::fp8) {  // the aligned word that holds the two scales of the step
-    if (thread <= kRows / kWeightBlock) {   // one more where rows do not begin with a block
-      const std::int64_t row = min((work.weight_row + tile_row) / kWeightBlock + thread, (work.weight_row + gemm.n - 1) / kWeightBlock);
-      copy_4(scales + thread * 4, work.scales + row * per_row + step / 2 * 4);
-    }
-  } else if constexpr (kind == WeightKind::fp4) {
-    copy_4(scales + thread * 4, work.scales + (work.weight_row + min(tile_row + thread, gemm.n - 1)) * per_row + step * 4);
-  }
-  arrive_after_copies(barrier);
-}
-
-template <WeightKind kind, int kColumns>
-__device__ __forceinline__ void copy_activations(const bf16* x, int step, std::uint32_t stage, std::uint32_t barrier) {
-  using S = Stage<kind, kColumns>;
-  if (threadIdx.x == kConsumerWarps * 32) {
-    expect_bytes(barrier, S::kXBytes);
-    copy_bulk(stage, x + static_cast<std::int64_t>(step) * (S::kXBytes / 2), S::kXBytes, barrier);
-  }
-}
-
-template <WeightKind kind, int kColumns>
-__device__ void copy_all(const HopperParams& p, const GemmWork& work, const Ring& ring, int tile_row, int first, int end) {
-  using S = Stage<kind, kColumns>;
-  const GemmParams& gemm = p.gemm;
-  const bf16* x = gemm.x + blockIdx.z * gemm.x_group + static_cast<std::int64_t>(blockIdx.y) * kColumns * gemm.k;
-  // The first round: weights do not wait for the kernel before.
-  const int ahead = min(end, first + p.stages);
-  for (int step = first; step < ahead; ++step) {
-    copy_weights<kind, kColumns>(p, work, tile_row, step, ring.memory + (step - first) * S::kBytes, ring.full(step - first));
-  }
-  wait_for_inputs();
-  for (int step = first; step < ahead; ++step) {
-    copy_activations<kind, kColumns>(x, step, ring.memory + (step - first) * S::kBytes, ring.full(step - first));
-  }
-  RingPlace place;
-  for (int step = ahead; step < end; ++step) {
-    wait_barrier(ring.empty(place.stage), place.parity);
-    const std::uint32_t stage = ring.memory + place.stage * S::kBytes;
-    copy_activations<kind, kColumns>(x, step, stage, ring.full(place.stage));
-    copy_weights<kind, kColumns>(p, work, tile_row, step, stage, ring.full(place.stage));
-    place.advance(p.stages);
-  }
-}
+constexpr int kConsumerRegisters[] = {0, 232, 104, 64};  // by blocks at once
 
 // --- the warpgroups -----------------------------------------------------------------------------------------------
 
-/// A warp's codes and scales of a step.
-struct WarpCodes {
-  unsigned words[2][2][4];  // row g, row g + 8; bf16: of each half
-  std::uint8_t scale[2];
+/// Where a thread finds its codes and scales in a stage: offsets from the stage's begin.
+template <WeightKind kind, int kColumns>
+struct Places {
+  using S = Stage<kind, kColumns>;
+  std::uint32_t codes, scale[2];
+
+  __device__ __forceinline__ explicit Places(int row) {  // within the tile
+    const int t = threadIdx.x % 4;
+    codes = S::kXBytes + piece_place<kind>(row, t);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int r = row + i * 8;
+      scale[i] = S::kXBytes + S::kCodeBytes + (kind == WeightKind::fp8 ? r / kWeightBlock * 4 + t / 2 : r * 4 + t);
+    }
+    asm volatile("" : "+r"(codes), "+r"(scale[0]), "+r"(scale[1]));  // not worked out anew in every step
+  }
 };
 
-/// `row` within the tile, `first_row` of the tile within its block of scales.
+/// A thread's codes and scales of a step.
+struct ThreadCodes {
+  unsigned words[2][2][4];  // row g, row g + 8; bf16: of each half
+  unsigned scale[2];
+};
+
+__device__ __forceinline__ void load_16(std::uint32_t address, unsigned (&words)[4]) {
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3]) : "r"(address) : "memory");
+}
+__device__ __forceinline__ unsigned load_byte(std::uint32_t address) {
+  unsigned out;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(out) : "r"(address) : "memory");
+  return out;
+}
+
 template <WeightKind kind, int kColumns>
-__device__ __forceinline__ void load_codes(const std::uint8_t* stage, int row, int first_row, int step, WarpCodes& out) {
-  using S = Stage<kind, kColumns>;
-  const int t = threadIdx.x % 4;
-  const std::uint8_t* codes = stage + S::kXBytes;
-  const std::uint8_t* scales = codes + S::kCodeBytes;
+__device__ __forceinline__ void load_codes(std::uint32_t stage, const Places<kind, kColumns>& places, int step, ThreadCodes& out) {
+  constexpr int kEightRows = 8 * Stage<kind, kColumns>::kRowBytes;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const int r = row + i * 8;
-#pragma unroll
-    for (int half = 0; half < (kind == WeightKind::bf16 ? 2 : 1); ++half) {
-      const uint4 v = *reinterpret_cast<const uint4*>(codes + piece_place<kind>(r, half * 4 + t));
-      out.words[half][i][0] = v.x, out.words[half][i][1] = v.y, out.words[half][i][2] = v.z, out.words[half][i][3] = v.w;
+    if constexpr (kind != WeightKind::bf16) {
+      out.scale[i] = load_byte(stage + places.scale[i] + (kind == WeightKind::fp8 ? step % 2 * 2 : 0));
     }
-    if constexpr (kind == WeightKind::fp8) {
-      out.scale[i] = scales[(first_row + r) / kWeightBlock * 4 + step % 2 * 2 + t / 2];
-    } else if constexpr (kind == WeightKind::fp4) {
-      out.scale[i] = scales[r * 4 + t];
+    load_16(stage + places.codes + i * kEightRows, out.words[0][i]);
+    if constexpr (kind == WeightKind::bf16) {
+      load_16(((stage + places.codes) ^ 64U) + i * kEightRows, out.words[1][i]);  // the other half of the row
     }
   }
 }
@@ -180,9 +81,9 @@ __device__ __forceinline__ void load_codes(const std::uint8_t* stage, int row, i
 /// Operands of the four instructions of a group. `zero` is 0, which the compiler does not know: because of the branch it moves bf16 values
 /// to the operands' registers before the instructions, not between them, where they would wait for each other.
 template <WeightKind kind>
-__device__ __forceinline__ void unpack_group(const WarpCodes& codes, int group, unsigned zero, unsigned (&a)[4][4]) {
+__device__ __forceinline__ void unpack_group(const ThreadCodes& codes, int group, unsigned zero, unsigned (&a)[4][4]) {
   unsigned pairs[2][2][4];  // unit, row
-  Scale scale[2] = {};
+  __nv_bfloat162 scale[2] = {};
   if constexpr (kind != WeightKind::bf16) {
     scale[0] = make_scale<Codes<kind>::kBias>(codes.scale[0]);
     scale[1] = make_scale<Codes<kind>::kBias>(codes.scale[1]);
@@ -196,11 +97,12 @@ __device__ __forceinline__ void unpack_group(const WarpCodes& codes, int group, 
     }
   }
   if constexpr (kind != WeightKind::bf16) {
-    if (max(codes.scale[0], codes.scale[1]) > 254 - Codes<kind>::kBias) {  // hardly ever
+    if (has_rest<Codes<kind>::kBias>(max(codes.scale[0], codes.scale[1]))) {  // hardly ever
 #pragma unroll
-      for (int unit = 0; unit < 2; ++unit) {
-        add_rest(pairs[unit][0], scale[0]);
-        add_rest(pairs[unit][1], scale[1]);
+      for (int i = 0; i < 2; ++i) {
+        const __nv_bfloat162 rest = rest_of<Codes<kind>::kBias>(codes.scale[i]);
+        scale_all(pairs[0][i], rest);
+        scale_all(pairs[1][i], rest);
       }
     }
   }
@@ -242,12 +144,13 @@ __device__ __forceinline__ void release(const Ring& ring, int stage) {
 
 /// Sum of the slices [first_slice, last_slice) for the warp's 16 rows from `row` on.
 template <WeightKind kind, int kColumns>
-__device__ __forceinline__ void multiply_slices(const HopperParams& p, const Ring& ring, int row, int first_row, int steps, int first_slice,
-                                                int last_slice, float (&total)[kColumns / 2]) {
+__device__ __forceinline__ void multiply_slices(const HopperParams& p, const Ring& ring, int row, int steps, int first_slice, int last_slice,
+                                                float (&total)[kColumns / 2]) {
   using S = Stage<kind, kColumns>;
   float acc[kColumns / 2];
   constexpr int kSets = kOperandSets<kind, kColumns>;
   unsigned a[kSets][4][4];
+  const Places<kind, kColumns> places(row);
   RingPlace place;
   for (int slice = first_slice; slice < last_slice; ++slice) {
 #pragma unroll
@@ -261,8 +164,8 @@ __device__ __forceinline__ void multiply_slices(const HopperParams& p, const Rin
       constexpr int kBuffer = decltype(buffer)::value;
       wait_barrier(ring.full(place.stage), place.parity);
       const std::uint32_t stage = ring.memory + place.stage * S::kBytes;
-      WarpCodes codes;
-      load_codes<kind, kColumns>(ring.bytes + place.stage * S::kBytes, row, first_row, step, codes);
+      ThreadCodes codes;
+      load_codes<kind, kColumns>(stage, places, step, codes);
 #pragma unroll
       for (int group = 0; group < S::kGroups; ++group) {
         unsigned(&operand)[4][4] = a[kSets == 1 ? 0 : S::kGroups == 1 ? kBuffer : group];
@@ -373,18 +276,18 @@ __global__ __launch_bounds__(kThreads, kBlocksAtOnce<kind, kColumns>) void warpg
   const int warp = threadIdx.x / 32;
   const unsigned rank = p.in_slices ? cluster_rank() : 0;
   const int tile_row = (p.in_slices ? blockIdx.x / kSlices : blockIdx.x) * kRows;
-  if (gemm.experts != nullptr) {
-    wait_for_inputs();  // the tiles
+  if (gemm.experts != nullptr && !gemm.tiles_are_ready) {
+    wait_for_inputs();
   }
   GemmWork work;
   if (!find_work(gemm, blockIdx.y, blockIdx.z, kColumns, work)) {  // nor for the others of the cluster
     wait_for_inputs();
     return;
   }
-  const Ring ring{shared_address(memory), shared_address(memory) + kBarrierBytes, memory + kBarrierBytes};
+  const Ring ring{shared_address(memory), shared_address(memory) + kBarrierBytes};
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < p.stages; ++stage) {
-      init_barrier(ring.full(stage), kCopyWarps * 32 + 1);
+      init_barrier(ring.full(stage), kArrivals<kind>);
       init_barrier(ring.empty(stage), kConsumerWarps);
     }
     publish_barriers();
@@ -403,7 +306,7 @@ __global__ __launch_bounds__(kThreads, kBlocksAtOnce<kind, kColumns>) void warpg
     wait_for_inputs();
     const int row = warp * 16 + threadIdx.x % 32 / 4;
     float total[kColumns / 2];
-    multiply_slices<kind, kColumns>(p, ring, row, static_cast<int>(work.weight_row % kWeightBlock), steps, first_slice, last_slice, total);
+    multiply_slices<kind, kColumns>(p, ring, row, steps, first_slice, last_slice, total);
     asm volatile("bar.sync 1, 256;" ::: "memory");
     leave_results<kColumns>(results, row, total);
     asm volatile("bar.sync 1, 256;" ::: "memory");
@@ -422,6 +325,7 @@ __global__ __launch_bounds__(kThreads, kBlocksAtOnce<kind, kColumns>) void warpg
 
 // --- launches -----------------------------------------------------------------------------------------------------
 
+constexpr int kMultiprocessors = 132;
 constexpr int kFewBlocks = 120;               // below, slices go to a cluster
 constexpr int kMaxSharedBytes = 227 * 1024;   // of a block on SM90
 
@@ -430,15 +334,15 @@ void launch_columns(const GemmParams& gemm, const ColumnTiles& tiles, int groups
   using S = Stage<kind, kColumns>;
   const int row_tiles = (gemm.n + kRows - 1) / kRows;
   HopperParams p{.gemm = gemm};
-  const int blocks = row_tiles * tiles.count * groups;
+  int blocks = row_tiles * tiles.count * groups;
   p.in_slices = blocks < kFewBlocks && gemm.k / S::kValues >= kSlices;
-  constexpr int kBlocks = kBlocksAtOnce<kind, kColumns>;
-  const int limit = (kMaxSharedBytes + 1024) / kBlocks - 1024 - kBarrierBytes;  // each block takes 1 KB more than it asks for
+  blocks *= p.in_slices ? kSlices : 1;
+  // Few blocks take the memory of more, so that they spread evenly however early they start.
+  const int at_once = std::clamp((blocks + kMultiprocessors - 1) / kMultiprocessors, 1, kBlocksAtOnce<kind, kColumns>);
+  const int limit = (kMaxSharedBytes + 1024) / at_once - 1024 - kBarrierBytes;  // each block takes 1 KB more than it asks for
   p.stages = std::min(kMaxStages, limit / S::kBytes);
   const int ring_bytes = std::max(p.stages * S::kBytes, kColumns * kResultStride * 4);
-  auto* kernel = warpgroup_gemm_kernel<kind, kColumns>;
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBarrierBytes + ring_bytes);
-  start(kernel,
+  start(warpgroup_gemm_kernel<kind, kColumns>,
         {.grid = dim3(row_tiles * (p.in_slices ? kSlices : 1), tiles.count, groups),
          .block = kThreads,
          .shared_bytes = static_cast<std::size_t>(kBarrierBytes + ring_bytes),
@@ -465,17 +369,18 @@ bool is_hopper() {
 }
 
 }  // namespace
+}  // namespace hopper
 
-bool takes_warpgroups(WeightKind kind, int k) {
-  static const bool is_there = is_hopper();
-  // Codes and scales in whole words; slices of bf16 in whole stages.
-  return is_there && k % (kind == WeightKind::bf16 ? 512 : 128) == 0;
+bool takes_warpgroups(WeightKind kind, int n, int k) {
+  static const bool is_there = hopper::is_hopper();
+  // Codes in whole units; slices of bf16 in whole stages.
+  return is_there && (kind == WeightKind::bf16 ? k % 512 == 0 : k % 128 == 0 && n % kUnitRows == 0);
 }
 
 void launch_warpgroup_gemm(WeightKind kind, const GemmParams& p, const ColumnTiles& tiles, int groups, cudaStream_t stream) {
-  const auto launch = kind == WeightKind::fp8   ? launch_kind<WeightKind::fp8>
-                      : kind == WeightKind::fp4 ? launch_kind<WeightKind::fp4>
-                                                : launch_kind<WeightKind::bf16>;
+  const auto launch = kind == WeightKind::fp8   ? hopper::launch_kind<WeightKind::fp8>
+                      : kind == WeightKind::fp4 ? hopper::launch_kind<WeightKind::fp4>
+                                                : hopper::launch_kind<WeightKind::bf16>;
   launch(p, tiles, groups, stream);
 }
 

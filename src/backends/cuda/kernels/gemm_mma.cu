@@ -42,8 +42,8 @@ __global__ __launch_bounds__(kSlices * 32, kNarrowBlocks<kind, kColumnTiles, cro
   constexpr int kUnits = Step::kCodes / 8;
   constexpr int kDepth = kAhead<kind, kColumnTiles, crowd>;
   __shared__ float parts[kSlices][kColumnTiles][4][32];
-  if (p.experts != nullptr) {
-    wait_for_inputs();  // the tiles
+  if (p.experts != nullptr && !p.tiles_are_ready) {
+    wait_for_inputs();
   }
   GemmWork work;
   if (!find_work(p, blockIdx.y, blockIdx.z, kColumnTiles * 8, work)) {
@@ -57,16 +57,18 @@ __global__ __launch_bounds__(kSlices * 32, kNarrowBlocks<kind, kColumnTiles, cro
   const std::int32_t tile_row = blockIdx.x * kTileRows;
   // Rows beyond the last read the last; their results are not stored.
   const std::int64_t rows[2] = {work.weight_row + min(tile_row + g, p.n - 1), work.weight_row + min(tile_row + g + 8, p.n - 1)};
-  const std::uint8_t* w[2] = {work.codes + rows[0] * row_bytes<kind>(p.k) + t * kBytes, work.codes + rows[1] * row_bytes<kind>(p.k) + t * kBytes};
+  const std::uint8_t* w[2] = {work.codes + first_codes<kind, kBytes>(p, rows[0]) + t * kBytes,
+                              work.codes + first_codes<kind, kBytes>(p, rows[1]) + t * kBytes};
+  const int bytes_of_step = step_bytes<kind, kBytes>(p);
   const int steps = p.k / kStep;
   const int first = slice_begin(warp, steps);
   const int end = slice_begin(warp + 1, steps);
   const auto load_weights = [&](int step, Step& out) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      load_words<kBytes>(w[i] + static_cast<std::int64_t>(step) * 4 * kBytes, out.words[i]);
+      load_words<kBytes>(w[i] + static_cast<std::int64_t>(step) * bytes_of_step, out.words[i]);
       if constexpr (kind != WeightKind::bf16) {
-        out.scales[i] = scale_code<kind>(work.scales, rows[i], p.k, step * kStep + t * Step::kCodes);
+        out.scales[i] = scale_code<kind>(p, work.scales, rows[i], step * kStep + t * Step::kCodes);
       }
     }
   };
@@ -122,7 +124,7 @@ __global__ __launch_bounds__(kSlices * 32, kNarrowBlocks<kind, kColumnTiles, cro
           load_weights(step + kDepth, ring[i]);
           load_x(step + kDepth, ring[i]);
         }
-        Scale scale[2] = {};
+        __nv_bfloat162 scale[2] = {};
         if constexpr (kind != WeightKind::bf16) {
           scale[0] = make_scale<Codes<kind>::kBias>(now.scales[0]);
           scale[1] = make_scale<Codes<kind>::kBias>(now.scales[1]);
@@ -134,7 +136,7 @@ __global__ __launch_bounds__(kSlices * 32, kNarrowBlocks<kind, kColumnTiles, cro
           for (int r = 0; r < 2; ++r) {
             Codes<kind>::unpack(now.words[r] + u * Codes<kind>::kWordsPerUnit, scale[r], pairs[r]);
             if constexpr (kind != WeightKind::bf16) {
-              add_rest(pairs[r], scale[r]);
+              add_rest<Codes<kind>::kBias>(pairs[r], now.scales[r]);
             }
           }
           const unsigned first_half[4] = {pairs[0][0], pairs[1][0], pairs[0][1], pairs[1][1]};
@@ -214,8 +216,8 @@ __global__ __launch_bounds__(256) void wide_gemm_kernel(GemmParams p) {
       constexpr int kPiece = kBytes;  // 16, 8 or 4 bytes a copy
       for (int i = threadIdx.x; i < kWideRows * 4; i += 256) {
         const std::int64_t row = work.weight_row + min(tile_row + i / 4, p.n - 1);
-        __pipeline_memcpy_async(stage + i * kPiece,
-                                work.codes + row * row_bytes<kind>(p.k) + (static_cast<std::int64_t>(step) * 4 + i % 4) * kPiece, kPiece);
+        const std::int64_t place = first_codes<kind, kBytes>(p, row) + static_cast<std::int64_t>(step) * step_bytes<kind, kBytes>(p);
+        __pipeline_memcpy_async(stage + i * kPiece, work.codes + place + i % 4 * kPiece, kPiece);
       }
       constexpr int kPieces = kStep * 2 / 16;
       for (int i = threadIdx.x; i < kColumns * kPieces; i += 256) {
@@ -250,13 +252,15 @@ __global__ __launch_bounds__(256) void wide_gemm_kernel(GemmParams p) {
     fetch(step + kStages - 1);
     const std::uint8_t* stage = memory + step % kStages * Stage::kBytesTotal;
     unsigned words[4][4];  // rows g, g + 8, g + 16, g + 24 of the warp
-    Scale scale[4];
+    unsigned scale_codes[4] = {};
+    __nv_bfloat162 scale[4] = {};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       load_words<kBytes>(stage + (warp_row + i * 8 + g) * Stage::kWeightStride + t * kBytes, words[i]);
       if constexpr (kind != WeightKind::bf16) {
         const std::int64_t row = work.weight_row + min(tile_row + warp_row + i * 8 + g, p.n - 1);
-        scale[i] = make_scale<Codes<kind>::kBias>(scale_code<kind>(work.scales, row, p.k, step * kStep + t * Stage::kCodesPerLane));
+        scale_codes[i] = scale_code<kind>(p, work.scales, row, step * kStep + t * Stage::kCodesPerLane);
+        scale[i] = make_scale<Codes<kind>::kBias>(scale_codes[i]);
       }
     }
 #pragma unroll
@@ -266,7 +270,7 @@ __global__ __launch_bounds__(256) void wide_gemm_kernel(GemmParams p) {
       for (int i = 0; i < 4; ++i) {
         Codes<kind>::unpack(words[i] + u * Codes<kind>::kWordsPerUnit, scale[i], pairs[i]);
         if constexpr (kind != WeightKind::bf16) {
-          add_rest(pairs[i], scale[i]);
+          add_rest<Codes<kind>::kBias>(pairs[i], scale_codes[i]);
         }
       }
 #pragma unroll
@@ -302,10 +306,8 @@ template <WeightKind kind, int kBytes>
 void launch_vector(const GemmParams& p, int tile_columns, int num_tiles, int groups, cudaStream_t stream) {
   const dim3 grid((p.n + kTileRows - 1) / kTileRows, num_tiles, groups);
   const auto narrow = [&](auto kernel) { start(kernel, {.grid = grid, .block = kSlices * 32}, stream, p); };
-  const auto wide = [&](auto kernel, int shared_bytes) {
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-    start(kernel, {.grid = dim3((p.n + kWideRows - 1) / kWideRows, num_tiles, groups), .block = 256, .shared_bytes = static_cast<std::size_t>(shared_bytes)},
-          stream, p);
+  const auto wide = [&](auto kernel, std::size_t shared_bytes) {
+    start(kernel, {.grid = dim3((p.n + kWideRows - 1) / kWideRows, num_tiles, groups), .block = 256, .shared_bytes = shared_bytes}, stream, p);
   };
   if (tile_columns == 8) {
     constexpr unsigned kMultiprocessors = 132;

@@ -320,12 +320,12 @@ void index_select(const IndexSelectParams& p, std::int64_t first_row, std::int64
         first_row, factor, scores, stride);
   const unsigned selections = p.candidate_mode == CandidateMode::produce ? 2 : 1;
   const unsigned blocks = select_blocks(stride, rows * selections);
-  launch_clusters(select_kernel,
-                  {.grid = dim3(static_cast<unsigned>(rows) * blocks, selections),
-                   .threads = kSelectThreads,
-                   .cluster = blocks,
-                   .shared_bytes = sizeof(SelectShared)},
-                  stream, p, first_row, scores, stride, blocks);
+  start(select_kernel,
+        {.grid = dim3(static_cast<unsigned>(rows) * blocks, selections),
+         .block = kSelectThreads,
+         .shared_bytes = sizeof(SelectShared),
+         .cluster = static_cast<int>(blocks)},
+        stream, p, first_row, scores, stride, blocks);
 }
 
 }  // namespace deepinfer::cuda

@@ -6,6 +6,7 @@
 
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/launch.h"
+#include "backends/cuda/kernels/start.cuh"
 
 namespace deepinfer::cuda {
 

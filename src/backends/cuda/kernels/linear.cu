@@ -39,8 +39,8 @@ namespace {
 
 constexpr int kVectorValues = 32;  // of bf16, of the four lanes of a step
 
-ColumnTiles tiles_of(const LinearQ8Params& p) { return tiles_for(kind_of(p.weight.format), static_cast<std::int64_t>(p.groups) * p.n, p.k, p.num_rows); }
-ColumnTiles tiles_of(const LinearBf16Params& p) { return tiles_for(WeightKind::bf16, p.n, p.k, p.num_rows); }
+ColumnTiles tiles_of(const LinearQ8Params& p) { return tiles_for(kind_of(p.weight.format), p.groups, p.n, p.k, p.num_rows); }
+ColumnTiles tiles_of(const LinearBf16Params& p) { return tiles_for(WeightKind::bf16, 1, p.n, p.k, p.num_rows); }
 
 /// Values of a group's activations.
 template <class Params>
@@ -64,6 +64,7 @@ void linear_q8(const LinearQ8Params& p, bf16* scratch, cudaStream_t stream) {
                         .k = p.k,
                         .codes = p.weight.codes,
                         .scales = p.weight.scales,
+                        .in_units = lies_in_units(p.weight.format, std::int64_t{p.groups} * p.n, p.k),
                         .num_columns = p.num_rows,
                         .x = scratch,
                         .x_q8 = p.x,

@@ -4,6 +4,7 @@
 #include "backends/cuda/kernels/cluster.cuh"
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/launch.h"
+#include "backends/cuda/kernels/start.cuh"
 
 namespace deepinfer::cuda {
 namespace {
@@ -100,13 +101,22 @@ __device__ void sum_part(const MixParams& p, std::int32_t part, std::int64_t fir
       const std::int32_t column = k + a * kColumns;
       if (column < end) {
 #pragma unroll
-        for (int m = 0; m < kRowTiles; ++m) {
-          x[a].z[m] = *reinterpret_cast<const uint4*>(z[m] + column);
-        }
-#pragma unroll
         for (int n = 0; n < kDotTiles; ++n) {
           x[a].fn[n][0] = *reinterpret_cast<const float4*>(fn[n] + column);
           x[a].fn[n][1] = *reinterpret_cast<const float4*>(fn[n] + column + 4);
+        }
+      }
+    }
+    if (k == begin) {
+      wait_for_inputs();  // fn is a weight
+    }
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) {
+      const std::int32_t column = k + a * kColumns;
+      if (column < end) {
+#pragma unroll
+        for (int m = 0; m < kRowTiles; ++m) {
+          x[a].z[m] = *reinterpret_cast<const uint4*>(z[m] + column);
         }
       }
     }
@@ -182,7 +192,7 @@ __device__ void sinkhorn(double (&row)[kMost], std::int32_t streams, std::int32_
 
 /// One warp a row: lane i owns stream i and row i of the matrix. At most kMost streams.
 template <std::int32_t kMost>
-__device__ void finish_row(const MixParams& p, std::int64_t r, const double* totals) {
+__device__ void finish_row(const MixParams& p, std::int64_t r, const double* totals, const float* base, const float* scale) {
   const std::int32_t lane = threadIdx.x % 32;
   const std::int32_t streams = kMost == kUsualStreams ? kUsualStreams : p.streams;
   const double inverse = 1.0 / sqrt(totals[num_dots(streams)] / (streams * p.hidden) + p.norm_eps);
@@ -191,14 +201,16 @@ __device__ void finish_row(const MixParams& p, std::int64_t r, const double* tot
 #pragma unroll
   for (std::int32_t j = 0; j < kMost; ++j) {
     const std::int32_t n = 2 * streams + i * streams + min(j, streams - 1);
-    row[j] = totals[n] * inverse * p.scale[2] + p.base[n];
+    row[j] = totals[n] * inverse * scale[2] + base[n];
   }
+  const double pre = sigmoid(totals[i] * inverse * scale[0] + base[i]) + p.mix_eps;
+  const double post = 2.0 * sigmoid(totals[streams + i] * inverse * scale[1] + base[streams + i]);
   sinkhorn(row, streams, p.sinkhorn_iterations, p.mix_eps);
   if (lane >= streams) {
     return;
   }
-  p.pre[r * streams + i] = static_cast<float>(sigmoid(totals[i] * inverse * p.scale[0] + p.base[i]) + p.mix_eps);
-  p.post[r * streams + i] = static_cast<float>(2.0 * sigmoid(totals[streams + i] * inverse * p.scale[1] + p.base[streams + i]));
+  p.pre[r * streams + i] = static_cast<float>(pre);
+  p.post[r * streams + i] = static_cast<float>(post);
 #pragma unroll
   for (std::int32_t j = 0; j < kMost; ++j) {
     if (j < streams) {
@@ -213,16 +225,23 @@ constexpr std::int32_t shared_doubles(std::int32_t rows, std::int32_t streams) {
 /// A cluster of kMostClusterBlocks blocks takes kRowTiles * kTile rows.
 template <std::int32_t kRowTiles, std::int32_t kMost>
 __global__ __launch_bounds__(kBlockThreads, kRowTiles == 1 ? 1 : 2) void mix_kernel(MixParams p) {
-  begin_in_turn();
+  let_next_start();
   constexpr std::int32_t kRows = kRowTiles * kTile;
   constexpr std::int32_t kWarpRows = (kRows + kMostClusterBlocks - 1) / kMostClusterBlocks;  ///< rows that a block finishes, one a warp
   extern __shared__ double partials[];
   __shared__ double totals[kWarpRows][num_sums(kMost)];
+  __shared__ float base[num_dots(kMost)];
+  __shared__ float scale[3];
   const auto rank = static_cast<std::int32_t>(cluster_rank());
   const std::int32_t warp = threadIdx.x / 32;
   const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.x / kMostClusterBlocks) * kRows;
   const std::int32_t dots = num_dots(p.streams);
   double* sums = partials + kWarps * kRows * (kDots + 1);
+  if (threadIdx.x < static_cast<unsigned>(dots)) {
+    base[threadIdx.x] = p.base[threadIdx.x];
+  } else if (threadIdx.x - dots < 3U) {
+    scale[threadIdx.x - dots] = p.scale[threadIdx.x - dots];
+  }
   for (std::int32_t first_dot = 0; first_dot < dots; first_dot += kDots) {
     sum_part<kRowTiles, kRowTiles == 1 ? 5 : 1>(p, rank * kWarps + warp, first_row, first_dot, partials + warp * kRows * (kDots + 1));
     __syncthreads();
@@ -240,6 +259,7 @@ __global__ __launch_bounds__(kBlockThreads, kRowTiles == 1 ? 1 : 2) void mix_ker
     }
     __syncthreads();
   }
+  wait_for_inputs();  // also where a part of the sums is empty
   cluster_barrier();
   const std::int32_t row = warp * kMostClusterBlocks + rank;
   if (row < kRows && first_row + row < p.num_rows) {
@@ -252,7 +272,7 @@ __global__ __launch_bounds__(kBlockThreads, kRowTiles == 1 ? 1 : 2) void mix_ker
       totals[warp][n] = sum;
     }
     __syncwarp();
-    finish_row<kMost>(p, first_row + row, totals[warp]);
+    finish_row<kMost>(p, first_row + row, totals[warp], base, scale);
   }
   cluster_arrive();
   cluster_wait();  // a block's sums stay until all blocks have read them
@@ -261,11 +281,12 @@ __global__ __launch_bounds__(kBlockThreads, kRowTiles == 1 ? 1 : 2) void mix_ker
 template <std::int32_t kRowTiles>
 void launch_mix(const MixParams& p, cudaStream_t stream) {
   constexpr std::int32_t kRows = kRowTiles * kTile;
-  const ClusterShape shape = {.grid = dim3(static_cast<unsigned>((p.num_rows + kRows - 1) / kRows * kMostClusterBlocks)),
-                              .threads = kBlockThreads,
-                              .cluster = kMostClusterBlocks,
-                              .shared_bytes = static_cast<std::size_t>(shared_doubles(kRows, p.streams)) * sizeof(double)};
-  launch_clusters(p.streams == kUsualStreams ? mix_kernel<kRowTiles, kUsualStreams> : mix_kernel<kRowTiles, kMaxStreams>, shape, stream, p);
+  start(p.streams == kUsualStreams ? mix_kernel<kRowTiles, kUsualStreams> : mix_kernel<kRowTiles, kMaxStreams>,
+        {.grid = dim3(static_cast<unsigned>((p.num_rows + kRows - 1) / kRows * kMostClusterBlocks)),
+         .block = kBlockThreads,
+         .shared_bytes = static_cast<std::size_t>(shared_doubles(kRows, p.streams)) * sizeof(double),
+         .cluster = kMostClusterBlocks},
+        stream, p);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/gemm.h"
 #include "backends/cuda/kernels/launch.h"
+#include "backends/cuda/kernels/packed_order.cuh"
+#include "backends/cuda/kernels/row_vectors.cuh"
 #include "backends/cuda/kernels/start.cuh"
 
 namespace deepinfer::cuda {
@@ -100,17 +102,19 @@ struct MoePlan {
 
   explicit MoePlan(const MoeParams& p)
       : pairs(static_cast<std::int64_t>(p.num_rows) * p.top_k),
-        routed(tiles_for_experts(takes_warpgroups(WeightKind::fp4, p.hidden) && takes_warpgroups(WeightKind::fp4, p.intermediate), pairs,
-                                 p.num_experts)),
+        routed(tiles_for_experts(
+            takes_warpgroups(WeightKind::fp4, p.intermediate, p.hidden) && takes_warpgroups(WeightKind::fp4, p.hidden, p.intermediate), pairs,
+            p.num_experts)),
         shared_kind(kind_of(p.shared.w1.format)),
-        shared_in(tiles_for(shared_kind, 2 * p.intermediate, p.hidden, p.num_rows)),
-        shared_out(tiles_for(kind_of(p.shared.w2.format), p.hidden, p.intermediate, p.num_rows)) {}
+        shared_in(tiles_for(shared_kind, 2, p.intermediate, p.hidden, p.num_rows)),
+        shared_out(tiles_for(kind_of(p.shared.w2.format), 1, p.hidden, p.intermediate, p.num_rows)) {}
 };
 
 /// Device memory between the kernels of one call. P = rows * top_k pairs, sorted by expert; the shared expert's rows follow.
 struct MoeScratch {
-  std::int32_t* row_of;    // [P] row of a sorted pair
-  std::int32_t* place_of;  // [P] sorted place of pair row * top_k + choice
+  std::int32_t* row_of;     // [P] row of a sorted pair
+  std::int32_t* place_of;   // [P] sorted place of pair row * top_k + choice
+  std::int32_t* column_of;  // [P] column of that pair when tiles lie side by side
   std::int32_t* num_tiles;
   int4* tiles;
   bf16* x_routed;  // inputs of w1 and w3, packed or [rows, hidden]
@@ -137,6 +141,7 @@ MoeScratch lay_out(const MoeParams& p, const MoePlan& plan, std::uint8_t* base, 
   MoeScratch s{};
   take(s.row_of, plan.pairs);
   take(s.place_of, plan.pairs);
+  take(s.column_of, plan.pairs);
   take(s.num_tiles, 1);
   take(s.tiles, plan.routed.count);
   take(s.x_routed, inputs(plan.routed, rows, p.hidden));
@@ -174,6 +179,7 @@ __device__ std::int32_t scan(std::int32_t value, std::int32_t* shared) {
 __global__ void sort_pairs_kernel(MoeParams p, MoeScratch s, std::int32_t tile_columns) {
   __shared__ std::int32_t cursor[kMaxExperts];
   __shared__ std::int32_t count[kMaxExperts];
+  __shared__ std::int32_t gap[kMaxExperts];  // columns of empty places before an expert
   __shared__ std::int32_t warps[kSortThreads / 32];
   const std::int32_t pairs = p.num_rows * p.top_k;
   const std::int32_t e = threadIdx.x;
@@ -188,6 +194,7 @@ __global__ void sort_pairs_kernel(MoeParams p, MoeScratch s, std::int32_t tile_c
   const std::int32_t tiles = (count[e] + tile_columns - 1) / tile_columns;
   const std::int32_t first_tile = scan(tiles, warps);
   cursor[e] = first;
+  gap[e] = first_tile * tile_columns - first;
   for (std::int32_t tile = 0; tile < tiles; ++tile) {
     const std::int32_t done = tile * tile_columns;
     s.tiles[first_tile + tile] = make_int4(e, first + done, min(tile_columns, count[e] - done), 0);
@@ -200,11 +207,15 @@ __global__ void sort_pairs_kernel(MoeParams p, MoeScratch s, std::int32_t tile_c
     const std::int32_t place = atomicAdd(&cursor[p.expert[i]], 1);
     s.row_of[place] = i / p.top_k;
     s.place_of[i] = place;
+    s.column_of[i] = place + gap[p.expert[i]];
   }
 }
 
-/// Q8(bf16(silu(min(g, limit)) * clamp(t, +-limit) * weight)). One block a pair or a shared row.
-__global__ void activate_kernel(MoeParams p, MoeScratch s) {
+constexpr int kActivateThreads = 96;  // of the 288 that an intermediate row of the released model takes
+
+/// Q8(bf16(silu(min(g, limit)) * clamp(t, +-limit) * weight)), eight neighbouring values a thread. Blocks (pair or shared row, part of it).
+/// Where the routed products take packed activations, pairs become what pack_q8() would make of their Q8.
+__global__ void activate_kernel(MoeParams p, MoeScratch s, ColumnTiles routed) {
   begin_in_turn();
   const std::int64_t pairs = static_cast<std::int64_t>(p.num_rows) * p.top_k;
   const std::int64_t i = blockIdx.x;  // as in gate_up; pairs come by their unsorted index, so that weights are at hand
@@ -213,15 +224,39 @@ __global__ void activate_kernel(MoeParams p, MoeScratch s) {
   const double weight = is_shared ? 1.0F : p.expert_weight[i];
   const double limit = p.swiglu_limit > 0 ? static_cast<double>(p.swiglu_limit) : static_cast<double>(INFINITY);
   const bf16* gate_up = row_at(s.gate_up, place, 2 * static_cast<std::int64_t>(p.intermediate));
-  for (std::int32_t c = blockIdx.y * kBlockThreads + threadIdx.x; c < p.intermediate; c += gridDim.y * kBlockThreads) {
-    double g = to_float(gate_up[c]);
-    double t = to_float(gate_up[p.intermediate + c]);
-    g = g > limit ? limit : g;
-    t = t > limit ? limit : t;
-    t = t < -limit ? -limit : t;
-    const bf16 value = round_bf16(g / (1.0 + exp(-g)) * t * weight);
-    store_q8(value, c, row_at(s.act.codes, place, p.intermediate), row_at(s.act.scales, place, p.intermediate / kQ8Group));
+  const std::int32_t c = static_cast<std::int32_t>(blockIdx.y * kActivateThreads + threadIdx.x) * kVector;
+  const bool inside = c < p.intermediate;
+  Vector x{};
+  if (inside) {
+    const Vector gate = load_vector(gate_up + c);
+    const Vector up = load_vector(gate_up + p.intermediate + c);
+#pragma unroll
+    for (int e = 0; e < kVector; ++e) {
+      double g = gate.v[e];
+      double t = up.v[e];
+      g = g > limit ? limit : g;
+      t = t > limit ? limit : t;
+      t = t < -limit ? -limit : t;
+      x.v[e] = to_float(round_bf16(g / (1.0 + exp(-g)) * t * weight));
+    }
   }
+  const VectorQ8 q8 = quantise_vector(x);
+  if (!inside) {
+    return;
+  }
+  if (is_shared || !routed.is_packed) {
+    store_vector_q8(q8, c, row_at(s.act.codes, place, p.intermediate), row_at(s.act.scales, place, p.intermediate / kQ8Group));
+    return;
+  }
+  std::uint16_t values[kVector];
+  const float scale = ue8m0_to_float(q8.scale);
+#pragma unroll
+  for (int e = 0; e < kVector; ++e) {
+    values[e] = to_bf16(e4m3_to_float(static_cast<std::uint8_t>((e < 4 ? q8.codes.x : q8.codes.y) >> (e % 4 * 8))) * scale).bits;
+  }
+  const std::int32_t column = s.column_of[i];
+  bf16* tile = s.act_routed + static_cast<std::int64_t>(column / routed.columns) * routed.columns * p.intermediate;
+  store_packed(WeightKind::fp4, values, c, column % routed.columns, routed.columns, tile);
 }
 
 /// The sum of a row's outputs in ascending expert order, then the shared expert.
@@ -270,8 +305,23 @@ void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
       pack_q8({.kind = kind, .k = k, .columns = tiles, .num_columns = rows, .out = out}, x, stream);
     }
   };
+  GemmParams gemm{.experts = p.experts, .num_tiles = s.num_tiles, .tiles = s.tiles, .tiles_are_ready = plan.routed.is_packed};
 
-  // Inputs, gates and ups.
+  // Inputs, gates and ups. The tiles come first: the routed products read them before they wait.
+  if (pairs > 0) {
+    start(sort_pairs_kernel, {.grid = dim3(1), .block = kSortThreads}, stream, p, s, plan.routed.columns);
+    if (!plan.routed.reads_plain()) {
+      pack_q8({.kind = WeightKind::fp4,
+               .k = p.hidden,
+               .columns = plan.routed,
+               .num_columns = rows,
+               .num_tiles = s.num_tiles,
+               .tiles = s.tiles,
+               .x_row = s.row_of,
+               .out = s.x_routed},
+              p.x, stream);
+    }
+  }
   pack_shared(plan.shared_in, plan.shared_kind, p.hidden, p.x, s.x_shared);
   launch_gemm(plan.shared_kind,
               {.n = p.intermediate,
@@ -280,6 +330,7 @@ void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
                .scales = p.shared.w1.scales,
                .second_codes = p.shared.w3.codes,
                .second_scales = p.shared.w3.scales,
+               .in_units = lies_in_units(p.shared.w1.format, p.intermediate, p.hidden),
                .num_columns = rows,
                .x = s.x_shared,
                .x_q8 = p.x,
@@ -287,39 +338,22 @@ void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
                .y_bf16 = s.gate_up + pairs * wide,
                .y_stride = wide},
               plan.shared_in, 2, stream);
-  GemmParams gemm{.n = p.intermediate,
-                  .k = p.hidden,
-                  .experts = p.experts,
-                  .part = 0,
-                  .num_tiles = s.num_tiles,
-                  .tiles = s.tiles,
-                  .x = s.x_routed,
-                  .x_q8 = p.x,
-                  .x_row = s.row_of,
-                  .x_stride = p.hidden,
-                  .y_bf16 = s.gate_up,
-                  .y_stride = wide};
-  const auto pack_routed = [&](const Q8Rows& x, std::int32_t k, std::int64_t num_rows, const std::int32_t* row, bf16* out) {
-    if (!plan.routed.reads_plain()) {
-      pack_q8({.kind = WeightKind::fp4,
-               .k = k,
-               .columns = plan.routed,
-               .num_columns = static_cast<std::int32_t>(num_rows),
-               .num_tiles = s.num_tiles,
-               .tiles = s.tiles,
-               .x_row = row,
-               .out = out},
-              x, stream);
-    }
-  };
   if (pairs > 0) {
-    start(sort_pairs_kernel, {.grid = dim3(1), .block = kSortThreads}, stream, p, s, plan.routed.columns);
-    pack_routed(p.x, p.hidden, rows, s.row_of, s.x_routed);
+    gemm.n = p.intermediate;
+    gemm.k = p.hidden;
+    gemm.part = 0;
+    gemm.in_units = lies_in_units(WeightFormat::fp4, p.intermediate, p.hidden);
+    gemm.x = s.x_routed;
+    gemm.x_q8 = p.x;
+    gemm.x_row = s.row_of;
+    gemm.x_stride = p.hidden;
+    gemm.y_bf16 = s.gate_up;
+    gemm.y_stride = wide;
     launch_gemm(WeightKind::fp4, gemm, plan.routed, 2, stream);
   }
-  start(activate_kernel,
-        {.grid = dim3(static_cast<unsigned>(pairs + rows), (p.intermediate + kBlockThreads - 1) / kBlockThreads), .block = kBlockThreads}, stream, p,
-        s);
+  constexpr int kPart = kActivateThreads * kVector;
+  start(activate_kernel, {.grid = dim3(static_cast<unsigned>(pairs + rows), (p.intermediate + kPart - 1) / kPart), .block = kActivateThreads},
+        stream, p, s, plan.routed);
 
   // Downs and the sum.
   const WeightKind kind = kind_of(p.shared.w2.format);
@@ -329,6 +363,7 @@ void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
                .k = p.intermediate,
                .codes = p.shared.w2.codes,
                .scales = p.shared.w2.scales,
+               .in_units = lies_in_units(p.shared.w2.format, p.hidden, p.intermediate),
                .num_columns = rows,
                .x = s.act_shared,
                .x_q8 = shared_act,
@@ -337,10 +372,18 @@ void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
                .y_stride = p.hidden},
               plan.shared_out, 1, stream);
   if (pairs > 0) {
-    pack_routed(s.act, p.intermediate, pairs, nullptr, s.act_routed);
+    if (!plan.routed.is_packed && !plan.routed.reads_plain()) {
+      pack_q8({.kind = WeightKind::fp4,
+               .k = p.intermediate,
+               .columns = plan.routed,
+               .num_columns = static_cast<std::int32_t>(pairs),
+               .out = s.act_routed},
+              s.act, stream);
+    }
     gemm.n = p.hidden;
     gemm.k = p.intermediate;
     gemm.part = 2;
+    gemm.in_units = lies_in_units(WeightFormat::fp4, p.hidden, p.intermediate);
     gemm.x = s.act_routed;
     gemm.x_q8 = s.act;
     gemm.x_row = nullptr;

@@ -38,22 +38,6 @@ __device__ __forceinline__ void store_vector(const Vector& x, bf16* out) {
   *reinterpret_cast<uint4*>(out) = make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-/// Sum over the threads of the block in a fixed tree; every thread gets it. `shared`: kRowWarps doubles.
-__device__ __forceinline__ double vector_sum(double value, double* shared) {
-  for (int offset = 16; offset > 0; offset /= 2) {
-    value += __shfl_xor_sync(kWholeWarp, value, offset);
-  }
-  if (threadIdx.x % 32 == 0) {
-    shared[threadIdx.x / 32] = value;
-  }
-  __syncthreads();
-  double sum = threadIdx.x % 32 < blockDim.x / 32 ? shared[threadIdx.x % 32] : 0.0;
-  for (int offset = 16; offset > 0; offset /= 2) {
-    sum += __shfl_xor_sync(kWholeWarp, sum, offset);
-  }
-  return sum;
-}
-
 /// x <- rms(x; weight), rounded. All threads of the block take part; those beyond the row hold zeros.
 __device__ __forceinline__ void norm_vector(Vector& x, const bf16* weight, std::int32_t width, float eps, bool inside, double* shared) {
   double squares = 0;
@@ -61,7 +45,7 @@ __device__ __forceinline__ void norm_vector(Vector& x, const bf16* weight, std::
   for (const float value : x.v) {
     squares += static_cast<double>(value) * value;
   }
-  const double inverse = 1.0 / sqrt(vector_sum(squares, shared) / width + eps);
+  const double inverse = 1.0 / sqrt(block_sum(squares, shared) / width + eps);
   if (inside) {
     const Vector w = load_vector(weight + threadIdx.x * kVector);
 #pragma unroll
@@ -71,8 +55,13 @@ __device__ __forceinline__ void norm_vector(Vector& x, const bf16* weight, std::
   }
 }
 
+struct VectorQ8 {
+  uint2 codes;
+  std::uint8_t scale;
+};
+
 /// Q8 of the thread's values; a group lies in four neighbouring lanes. All lanes of the warp take part.
-__device__ __forceinline__ void store_vector_q8(const Vector& x, bool inside, std::int64_t first, std::uint8_t* codes, std::uint8_t* scales) {
+__device__ __forceinline__ VectorQ8 quantise_vector(const Vector& x) {
   float amax = kQ8Floor;
 #pragma unroll
   for (const float value : x.v) {
@@ -81,9 +70,6 @@ __device__ __forceinline__ void store_vector_q8(const Vector& x, bool inside, st
   }
   amax = fmaxf(amax, __shfl_xor_sync(kWholeWarp, amax, 1));
   amax = fmaxf(amax, __shfl_xor_sync(kWholeWarp, amax, 2));
-  if (!inside) {
-    return;
-  }
   const std::uint8_t scale = power_of_two_scale(amax, kE4M3Max);
   const float inverse = 1.0F / ue8m0_to_float(scale);
   std::uint8_t bytes[kVector];
@@ -91,12 +77,18 @@ __device__ __forceinline__ void store_vector_q8(const Vector& x, bool inside, st
   for (int i = 0; i < kVector; ++i) {
     bytes[i] = float_to_e4m3(x.v[i] * inverse);
   }
-  uint2 packed;
-  packed.x = bytes[0] | bytes[1] << 8 | bytes[2] << 16 | static_cast<unsigned>(bytes[3]) << 24;
-  packed.y = bytes[4] | bytes[5] << 8 | bytes[6] << 16 | static_cast<unsigned>(bytes[7]) << 24;
-  *reinterpret_cast<uint2*>(codes + first) = packed;
+  VectorQ8 out;
+  out.codes.x = bytes[0] | bytes[1] << 8 | bytes[2] << 16 | static_cast<unsigned>(bytes[3]) << 24;
+  out.codes.y = bytes[4] | bytes[5] << 8 | bytes[6] << 16 | static_cast<unsigned>(bytes[7]) << 24;
+  out.scale = scale;
+  return out;
+}
+
+/// To a row's codes and scales, `first` being the first value.
+__device__ __forceinline__ void store_vector_q8(const VectorQ8& x, std::int64_t first, std::uint8_t* codes, std::uint8_t* scales) {
+  *reinterpret_cast<uint2*>(codes + first) = x.codes;
   if (first % kQ8Group == 0) {
-    scales[first / kQ8Group] = scale;
+    scales[first / kQ8Group] = x.scale;
   }
 }
 

@@ -81,8 +81,9 @@ __global__ void collapse_norm_vectors_kernel(CollapseNormParams p) {
   if (inside) {
     store_vector(x, row_at(p.y, r, p.hidden) + c);
   }
-  if (p.q8.codes != nullptr) {
-    store_vector_q8(x, inside, c, row_at(p.q8.codes, r, p.hidden), row_at(p.q8.scales, r, p.hidden / kQ8Group));
+  const VectorQ8 q8 = quantise_vector(x);
+  if (inside && p.q8.codes != nullptr) {
+    store_vector_q8(q8, c, row_at(p.q8.codes, r, p.hidden), row_at(p.q8.scales, r, p.hidden / kQ8Group));
   }
 }
 
@@ -100,8 +101,9 @@ __global__ void rms_norm_vectors_kernel(RmsNormParams p) {
   if (inside && p.y != nullptr) {
     store_vector(x, row_at(p.y, r, p.width) + c);
   }
-  if (p.q8.codes != nullptr) {
-    store_vector_q8(x, inside, c, row_at(p.q8.codes, r, p.width), row_at(p.q8.scales, r, p.width / kQ8Group));
+  const VectorQ8 q8 = quantise_vector(x);
+  if (inside && p.q8.codes != nullptr) {
+    store_vector_q8(q8, c, row_at(p.q8.codes, r, p.width), row_at(p.q8.scales, r, p.width / kQ8Group));
   }
 }
 
@@ -114,7 +116,10 @@ __global__ void quantise_vectors_kernel(QuantiseParams p) {
   if (inside) {
     x = load_vector(row_at(p.x, r, p.width) + c);
   }
-  store_vector_q8(x, inside, c, row_at(p.q8.codes, r, p.width), row_at(p.q8.scales, r, p.width / kQ8Group));
+  const VectorQ8 q8 = quantise_vector(x);
+  if (inside) {
+    store_vector_q8(q8, c, row_at(p.q8.codes, r, p.width), row_at(p.q8.scales, r, p.width / kQ8Group));
+  }
 }
 
 /// A thread takes four neighbouring columns of all streams. Coefficients come first: stores to h would hold back loads after them.

@@ -2,14 +2,15 @@
 // plain kernels on the ordinary cores; products with weights are in gemm.cu.
 #include <cmath>
 
-#include "backends/cuda/cuda_check.h"
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/launch.h"
+#include "backends/cuda/kernels/start.cuh"
 
 namespace deepinfer::cuda {
 namespace {
 
 __global__ void rotate_halves_kernel(RotateHalvesParams p) {
+  begin_in_turn();
   const std::int64_t r = blockIdx.x;
   const std::int32_t half = p.head_dim / 2;
   for (std::int32_t i = threadIdx.x; i < p.heads * half; i += kBlockThreads) {
@@ -53,6 +54,7 @@ __device__ __forceinline__ float warp_sum(float value) {
 }
 
 __global__ __launch_bounds__(kWarps * 32) void attend_all_kernel(AttendAllParams p, float factor) {
+  begin_in_turn();
   extern __shared__ float memory[];
   const std::int32_t d = p.head_dim;
   float* query = memory;
@@ -137,6 +139,7 @@ __global__ __launch_bounds__(kWarps * 32) void attend_all_kernel(AttendAllParams
 __device__ __forceinline__ std::int64_t own_value() { return static_cast<std::int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; }
 
 __global__ void add_kernel(AddParams p, std::int64_t count) {
+  begin_in_turn();
   const std::int64_t i = own_value();
   if (i < count) {
     p.x[i] = to_bf16(to_float(p.x[i]) + to_float(p.y[i]));
@@ -144,6 +147,7 @@ __global__ void add_kernel(AddParams p, std::int64_t count) {
 }
 
 __global__ void silu_product_kernel(SiluProductParams p, std::int64_t count) {
+  begin_in_turn();
   const std::int64_t i = own_value();
   if (i < count) {
     const bf16* gate = row_at(p.gate_up, i / p.width, 2 * static_cast<std::int64_t>(p.width)) + i % p.width;
@@ -153,6 +157,7 @@ __global__ void silu_product_kernel(SiluProductParams p, std::int64_t count) {
 }
 
 __global__ void gelu_kernel(GeluParams p, std::int64_t count) {
+  begin_in_turn();
   const std::int64_t i = own_value();
   if (i < count) {
     const double value = to_float(p.x[i]);
@@ -161,6 +166,7 @@ __global__ void gelu_kernel(GeluParams p, std::int64_t count) {
 }
 
 __global__ void gather_cells_kernel(GatherCellsParams p, std::int64_t count) {
+  begin_in_turn();
   const std::int64_t i = own_value();
   if (i >= count) {
     return;
@@ -179,18 +185,21 @@ __global__ void gather_cells_kernel(GatherCellsParams p, std::int64_t count) {
 template <class Params>
 void launch_values(void (*kernel)(Params, std::int64_t), const Params& p, std::int64_t width, cudaStream_t stream) {
   const std::int64_t count = p.num_rows * width;
-  kernel<<<(count + kBlockThreads - 1) / kBlockThreads, kBlockThreads, 0, stream>>>(p, count);
+  start(kernel, {.grid = dim3(static_cast<unsigned>((count + kBlockThreads - 1) / kBlockThreads)), .block = kBlockThreads}, stream, p, count);
 }
 
 }  // namespace
 
-void rotate_halves(const RotateHalvesParams& p, cudaStream_t stream) { rotate_halves_kernel<<<p.num_rows, kBlockThreads, 0, stream>>>(p); }
+void rotate_halves(const RotateHalvesParams& p, cudaStream_t stream) {
+  start(rotate_halves_kernel, {.grid = dim3(p.num_rows), .block = kBlockThreads}, stream, p);
+}
 
 void attend_all(const AttendAllParams& p, cudaStream_t stream) {
-  const dim3 grid((p.num_rows + kBlockQueries - 1) / kBlockQueries, p.heads);
-  const std::size_t bytes = attend_shared_bytes(p.head_dim);
-  must(cudaFuncSetAttribute(attend_all_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
-  attend_all_kernel<<<grid, kWarps * 32, bytes, stream>>>(p, static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim))));
+  start(attend_all_kernel,
+        {.grid = dim3((p.num_rows + kBlockQueries - 1) / kBlockQueries, p.heads),
+         .block = kWarps * 32,
+         .shared_bytes = attend_shared_bytes(p.head_dim)},
+        stream, p, static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim))));
 }
 
 void add(const AddParams& p, cudaStream_t stream) { launch_values(add_kernel, p, p.width, stream); }
