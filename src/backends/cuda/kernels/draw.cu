@@ -4,6 +4,7 @@
 
 #include "backends/cuda/kernels/cluster.cuh"
 #include "backends/cuda/kernels/launch.h"
+#include "backends/cuda/kernels/start.cuh"
 #include "sampling/exponential.h"
 #include "sampling/noise.h"
 #include "sampling/prefix.h"
