@@ -27,7 +27,7 @@ struct OwnedNano {
 
 std::shared_ptr<const ServedModel> nano_model(const grammar::CompilePoolOptions& pool) {
   std::unique_ptr<Device> device = test::test_device({});
-  const engine::EngineOptions options{.max_requests = 8, .max_batched_tokens = 128, .max_model_len = 1024};
+  const engine::EngineOptions options{.max_requests = 8, .max_batched_tokens = 128, .max_model_len = 4096};
   auto loaded = engine::load_engine(std::filesystem::path(DEEPINFER_MODELS) / "nano", options, *device);
   check(loaded.has_value(), "nano loads");
   const auto owner = std::shared_ptr<OwnedNano>(new OwnedNano{std::move(device), engine::EngineThread(std::move(loaded->engine))});
