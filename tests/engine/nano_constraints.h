@@ -96,6 +96,7 @@ class Nano {
     const engine::EngineOptions options{.max_requests = 16,
                                         .max_batched_tokens = 128,
                                         .max_model_len = 512,
+                                        .max_queue = 10'000,
                                         .prefix_cache = prefix_cache,
                                         .speculation = mode,
                                         .jump_ahead = jump_ahead};
