@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/copy_bandwidth.h"
 #include "backends/cpu/cpu_device.h"
 #include "backends/cuda/cuda_device.h"
 #include "model/deepseek_v41/model.h"
@@ -32,20 +33,6 @@ double median_seconds(int repeats, const std::function<void()>& work) {
   }
   std::nth_element(seconds.begin(), seconds.begin() + repeats / 2, seconds.end());
   return seconds[static_cast<std::size_t>(repeats / 2)];
-}
-
-/// Bytes per second of a large copy on the device, reads and writes counted.
-double copy_bandwidth(Device& device) {
-  constexpr std::size_t kBytes = std::size_t{1} << 30;
-  const Buffer from = device.allocate(kBytes);
-  const Buffer to = device.allocate(kBytes);
-  const std::unique_ptr<Stream> stream = device.make_stream();
-  const auto copy = [&] {
-    stream->copy(to.data(), from.data(), kBytes);
-    stream->synchronize();
-  };
-  copy();
-  return 2.0 * kBytes / median_seconds(9, copy);
 }
 
 /// Requests with their blocks, so that every step can be made from a number of rows.

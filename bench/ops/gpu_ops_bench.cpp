@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/copy_bandwidth.h"
 #include "backends/cuda/cuda_device.h"
 #include "backends/op_cases/builders.h"
 
@@ -61,22 +62,6 @@ double cold_seconds_of(Device& device, Stream& stream, const std::function<void(
     work();
   });
   return both - seconds_of(stream, evict);
-}
-
-/// Bytes per second of a large copy, reads and writes counted.
-double copy_bandwidth(Device& device) {
-  constexpr std::size_t kBytes = std::size_t{1} << 31;
-  const Buffer from = device.allocate(kBytes);
-  const Buffer to = device.allocate(kBytes);
-  const std::unique_ptr<Stream> stream = device.make_stream();
-  std::vector<double> seconds;
-  for (int batch = 0; batch < kBatches; ++batch) {
-    const auto begin = std::chrono::steady_clock::now();
-    stream->copy(to.data(), from.data(), kBytes);
-    stream->synchronize();
-    seconds.push_back(seconds_since(begin));
-  }
-  return 2.0 * kBytes / median(std::move(seconds));
 }
 
 void report(const std::string& name, std::int32_t rows, double seconds, double bytes, double flops, double bandwidth) {

@@ -18,6 +18,7 @@
 #include "apps/loading.h"
 #include "apps/model_flags.h"
 #include "apps/timed_device.h"
+#include "backends/copy_bandwidth.h"
 #include "backends/cpu/machine_probe.h"
 #include "backends/cuda/cuda_device.h"
 #include "base/json.h"
@@ -94,7 +95,9 @@ struct Bench {
       run();
       const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       steps.emplace_back(seconds, timed->take_times());
-      first = i == 0 ? steps.front().second : std::move(first);
+      if (i == 0) {
+        first = steps.front().second;
+      }
     }
     steps.erase(steps.begin(), steps.begin() + kRunsBefore);
     const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
@@ -102,26 +105,6 @@ struct Bench {
     return {middle->first, is_by_operation ? std::move(middle->second) : std::move(first)};
   }
 };
-
-/// Bytes per second of a large copy on the device, reads and writes counted.
-double copy_bandwidth(Device& device) {
-  constexpr std::size_t kBytes = std::size_t{1} << 30;
-  constexpr int kCopies = 8;
-  const Buffer from = device.allocate(kBytes);
-  const Buffer to = device.allocate(kBytes);
-  if (from.data() == nullptr || to.data() == nullptr) {
-    return 0;
-  }
-  const std::unique_ptr<Stream> stream = device.make_stream();
-  double best = 0;
-  for (int i = 0; i < kCopies; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    stream->copy(to.data(), from.data(), kBytes);
-    stream->synchronize();
-    best = std::max(best, 2.0 * kBytes / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
-  return best;
-}
 
 /// What the device can do at most; before a model takes its memory.
 cpu::MachineLimits limits_of(Device& device) {

@@ -12,12 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "backends/cpu/token_drawer.h"
 #include "base/check.h"
 #include "base/ids.h"
 #include "kvcache/cache_pool.h"
 #include "model/deepseek_v41/model.h"
-#include "sampling/row_mask.h"
-#include "sampling/sampler.h"
 
 namespace deepinfer::test {
 
@@ -30,7 +29,6 @@ class FakeModel {
   FakeModel(kvcache::CacheGeometry geometry, std::int32_t vocab_size)
       : geometry_(geometry),
         vocab_size_(vocab_size),
-        sampler_(vocab_size),
         rows_(static_cast<std::size_t>(geometry.num_blocks * geometry.positions_per_block), kNoToken),
         rings_(static_cast<std::size_t>(geometry.num_slots * kRing)),
         texts_(static_cast<std::size_t>(geometry.num_slots)) {
@@ -170,15 +168,11 @@ class FakeModel {
 
  private:
   std::int32_t draw_one(std::span<const float> logits, const model::RowDraw& row) {
-    if (!row.mask.empty()) {
-      masked_.resize(logits.size());
-      sampling::mask_row(logits, row.mask, masked_);
-      logits = masked_;
-    }
-    const TokenDraw& draw = row.draw;
-    const auto token = sampler_.sample(logits, {.temperature = draw.temperature, .top_p = draw.top_p, .top_k = draw.top_k, .min_p = draw.min_p},
-                                       {.seed = draw.seed, .position = draw.position});
-    return token ? token->value : token.error() == sampling::RowFailure::not_finite ? kRowNotFinite : kNothingAllowed;
+    TokenDraw draw = row.draw;
+    draw.mask = row.mask.empty() ? -1 : 0;
+    std::int32_t token = 0;
+    drawer_.draw({.num_rows = 1, .vocab = vocab_size_, .logits = logits.data(), .draw = &draw, .masks = row.mask.data(), .token = &token}, 0);
+    return token;
   }
 
   struct RingRow {
@@ -283,14 +277,13 @@ class FakeModel {
 
   kvcache::CacheGeometry geometry_;
   std::int32_t vocab_size_;
-  sampling::Sampler sampler_;
+  cpu::TokenDrawer drawer_;
   std::vector<std::int32_t> rows_;  // token per position of every block, of whoever wrote it last
   std::vector<RingRow> rings_;
   std::vector<std::vector<std::int32_t>> texts_;  // tokens of every slot, for the drafter only
   std::vector<float> confidences_;
   std::vector<TokenId> picked_;
   std::vector<float> logits_;
-  std::vector<float> masked_;
   std::vector<float> wanted_;          // of draw()
   std::vector<std::int32_t> drawn_;    // likewise
   std::vector<std::int32_t> drafted_;  // of draft_drawn()

@@ -4,16 +4,19 @@
 #include <malloc.h>
 
 #include <chrono>
-#include <fstream>
 #include <semaphore>
 
 #include "grammar/compile_pool.h"
 #include "support.h"
+#include "support/hostile_input.h"
 
 namespace deepinfer::grammar {
 namespace {
 
 using namespace testing;
+using test::doubling_schema;
+using test::repeated;
+using test::resident_bytes;
 using namespace std::chrono_literals;
 
 struct Outcome {
@@ -25,22 +28,6 @@ Outcome timed(GrammarKind kind, std::string_view text, Limits limits = {}) {
   const auto begin = std::chrono::steady_clock::now();
   auto result = compile({.kind = kind, .text = text, .options = {}, .limits = limits});
   return {.result = std::move(result), .took = std::chrono::steady_clock::now() - begin};
-}
-
-std::string repeated(std::string_view piece, std::size_t count) {
-  std::string out;
-  for (std::size_t i = 0; i < count; ++i) {
-    out += piece;
-  }
-  return out;
-}
-
-std::size_t resident_bytes() {
-  std::ifstream statm("/proc/self/statm");
-  std::size_t total = 0;
-  std::size_t resident = 0;
-  statm >> total >> resident;
-  return resident * 4096;
 }
 
 /// Follows as much of `text` as fits, with a mask before every byte.
@@ -86,20 +73,9 @@ TEST(Hostile, DepthIsALimit) {
   }
 }
 
-/// Each definition refers to the next one twice: 2^40 ways, forty schemas.
-std::string doubling(std::string_view combine) {
-  std::string out = R"({"$defs":{"n0":{"type":"integer"})";
-  for (int i = 1; i < 40; ++i) {
-    const std::string before = R"({"$ref":"#/$defs/n)" + std::to_string(i - 1) + R"("})";
-    out += R"(,"n)" + std::to_string(i) + R"(":{")" + std::string(combine) + R"(":[{"properties":{"a":)" + before +
-           R"(}},{"properties":{"b":)" + before + "}}]}";
-  }
-  return out + R"(},"$ref":"#/$defs/n39"})";
-}
-
 TEST(Hostile, ExponentialSchemasEndInTimeAndMemory) {
   for (const char* combine : {"allOf", "anyOf", "oneOf"}) {
-    const Outcome outcome = timed(GrammarKind::json_schema, doubling(combine), {.compile_time = 500ms, .compiled_bytes = 16U << 20});
+    const Outcome outcome = timed(GrammarKind::json_schema, doubling_schema(combine), {.compile_time = 500ms, .compiled_bytes = 16U << 20});
     EXPECT_LT(outcome.took, 5s) << combine;
     if (!outcome.result) {
       const ErrorCode code = outcome.result.error().code;
@@ -129,7 +105,7 @@ TEST(Hostile, TenMegabytesAreRefusedAtOnce) {
 }
 
 TEST(Hostile, ABudgetThatIsExceededIsAnErrorThatSaysSo) {
-  const Outcome late = timed(GrammarKind::json_schema, doubling("oneOf"), {.compile_time = 1ms});
+  const Outcome late = timed(GrammarKind::json_schema, doubling_schema("oneOf"), {.compile_time = 1ms});
   ASSERT_FALSE(late.result.has_value());
   EXPECT_EQ(late.result.error().code, ErrorCode::timeout);
   EXPECT_LT(late.took, 500ms);

@@ -6,16 +6,20 @@
 
 #include <atomic>
 #include <filesystem>
-#include <fstream>
 #include <thread>
 #include <vector>
 
 #include "api_bench.h"
 #include "engine/load.h"
+#include "support/hostile_input.h"
 #include "support/test_device.h"
 
 namespace deepinfer::server {
 namespace {
+
+using test::doubling_schema;
+using test::repeated;
+using test::resident_bytes;
 
 constexpr std::size_t kCacheBytes = 8U << 20;
 
@@ -51,25 +55,6 @@ std::string format_of(const std::string& kind, const std::string& member, const 
 }
 std::string schema_format(const std::string& schema) {
   return R"(,"max_tokens":8,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":)" + schema + "}}";
-}
-
-std::string repeated(std::string_view piece, std::size_t count) {
-  std::string out;
-  for (std::size_t i = 0; i < count; ++i) {
-    out += piece;
-  }
-  return out;
-}
-
-/// Each definition refers to the next one twice: 2^40 ways, forty schemas.
-std::string doubling(std::string_view combine) {
-  std::string out = R"({"$defs":{"n0":{"type":"integer"})";
-  for (int i = 1; i < 40; ++i) {
-    const std::string before = R"({"$ref":"#/$defs/n)" + std::to_string(i - 1) + R"("})";
-    out += R"(,"n)" + std::to_string(i) + R"(":{")" + std::string(combine) + R"(":[{"properties":{"a":)" + before +
-           R"(}},{"properties":{"b":)" + before + "}}]}";
-  }
-  return out + R"(},"$ref":"#/$defs/n39"})";
 }
 
 /// The ids of a, b and their like, as far as it matters here: all ids of one letter.
@@ -125,15 +110,6 @@ std::string choices_of(const ClientResponse& response) {
   return choices == nullptr ? "status " + std::to_string(response.status) + ": " + response.body : json::to_text(*choices);
 }
 
-std::size_t resident_bytes() {
-  std::ifstream statm("/proc/self/statm");
-  std::size_t total = 0;
-  std::size_t resident = 0;
-  statm >> total >> resident;
-  constexpr std::size_t kPage = 4096;
-  return resident * kPage;
-}
-
 /// Neighbours that ask again and again until they are let go; each reply is compared with the one it had alone.
 class Neighbours {
  public:
@@ -174,7 +150,7 @@ TEST(HostileConstraint, EveryOneGetsItsReasonAndTheNeighboursNoticeNothing) {
       }
     }
     for (const char* combine : {"allOf", "anyOf", "oneOf"}) {  // in time or not: an answer either way
-      const ClientResponse response = bench.post(kChat, chat(schema_format(doubling(combine))));
+      const ClientResponse response = bench.post(kChat, chat(schema_format(doubling_schema(combine))));
       EXPECT_TRUE(response.status == 200 || response.status == 400) << combine << ": " << response.body;
     }
   }
@@ -185,7 +161,7 @@ TEST(HostileConstraint, ACompileBeyondItsBudgetIsA400ThatSaysSo) {
   const ApiBench bench({.served = nano_model({.num_threads = 1, .max_delay = std::chrono::milliseconds(1), .cache_bytes = kCacheBytes})});
   for (int i = 0; i < 20; ++i) {
     const ClientResponse response =
-        bench.post(kChat, chat(schema_format(R"({"title":")" + std::to_string(i) + R"(",)" + doubling("oneOf").substr(1))));
+        bench.post(kChat, chat(schema_format(R"({"title":")" + std::to_string(i) + R"(",)" + doubling_schema("oneOf").substr(1))));
     EXPECT_EQ(response.status, 400) << response.body;
     EXPECT_NE(response.body.find(R"("code":"timeout")"), std::string::npos) << response.body;
   }

@@ -123,8 +123,8 @@ CacheBytes cache_bytes(const Config& config, std::int32_t max_drafts) {
 }
 
 std::size_t workspace_bytes(const Config& config, const CacheSizes& sizes) {
-  std::size_t out = size(sizes.max_rows) * row_bytes(config) + size(sizes.max_logit_rows) * (size(config.vocab_size) * sizeof(float) + token_draw_bytes(config.vocab_size)) +
-                    vision_bytes(config);
+  const std::size_t logit_row_bytes = size(config.vocab_size) * sizeof(float) + token_draw_bytes(config.vocab_size);
+  std::size_t out = size(sizes.max_rows) * row_bytes(config) + size(sizes.max_logit_rows) * logit_row_bytes + vision_bytes(config);
   if (sizes.max_drafts > 0) {
     const std::int64_t taps = std::int64_t{config.num_taps()} * config.hidden_size;
     out += size(sizes.max_rows) * (sizeof(bf16) * size(taps) + q8_bytes(taps));

@@ -30,7 +30,8 @@ Result<void> DeepseekV41::State::warm_up() {
               device.ops(), *stream);
   stream->synchronize();
   if (sizes.max_drafts > 0) {
-    const std::vector<DraftStart> starts(static_cast<std::size_t>(sizes.max_chunks), {.slot = {}, .position = max_positions - sizes.max_drafts - 1, .anchor = {}});
+    const DraftStart last{.slot = {}, .position = max_positions - sizes.max_drafts - 1, .anchor = {}};
+    const std::vector<DraftStart> starts(static_cast<std::size_t>(sizes.max_chunks), last);
     begin_drafts(starts, sizes.max_drafts);
     pass().run_drafter();
     add_markov(0, sizes.max_chunks);

@@ -62,6 +62,7 @@ OpCase draw_tokens_case(std::int32_t vocab) {
         masks.push_back(row % 8 == 1 ? few : row % 17 == 7 ? 0U : random() & random());
       }
     }
+    const std::size_t num_rows = rows.size();
     const DrawTokensParams p{.num_rows = static_cast<std::int32_t>(rows.size()),
                              .vocab = vocab,
                              .logits = memory->put(make_logits(rows, vocab)),
@@ -72,7 +73,7 @@ OpCase draw_tokens_case(std::int32_t vocab) {
     return PreparedOp{
         .memory = memory,
         .run = [p](Ops& ops, Stream& stream) { ops.draw_tokens(stream, p); },
-        .outputs = [=] { return std::vector{exact_output("token", memory->read(p.token, static_cast<std::size_t>(p.num_rows)), static_cast<std::size_t>(p.num_rows))}; },
+        .outputs = [=] { return std::vector{exact_output("token", memory->read(p.token, num_rows), num_rows)}; },
         .bytes = 4.0 * p.num_rows * vocab};
   };
   return out;

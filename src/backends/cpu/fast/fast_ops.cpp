@@ -34,7 +34,11 @@ std::int32_t most_rows(std::int64_t depth, ProductUnit unit) {
 }  // namespace
 
 FastOps::FastOps(std::int32_t num_threads, ProductUnit unit)
-    : kernels_(best_kernels(unit)), unit_(unit), pool_(num_threads), scratch_(static_cast<std::size_t>(num_threads)), drawers_(static_cast<std::size_t>(num_threads)) {}
+    : kernels_(best_kernels(unit)),
+      unit_(unit),
+      pool_(num_threads),
+      scratch_(static_cast<std::size_t>(num_threads)),
+      drawers_(static_cast<std::size_t>(num_threads)) {}
 
 template <class Work>
 void FastOps::for_blocks(const Product& product, const Work& work) {

@@ -81,8 +81,8 @@ class FastOps final : public Ops {
   Kernels kernels_;
   ProductUnit unit_;
   ThreadPool pool_;
-  std::vector<Scratch> scratch_;  ///< one per worker
-  Scratch shared_;                ///< of the operation that runs: what its tasks share
+  std::vector<Scratch> scratch_;      ///< one per worker
+  Scratch shared_;                    ///< of the operation that runs: what its tasks share
   std::vector<TokenDrawer> drawers_;  ///< one per worker
 };
 

@@ -29,6 +29,12 @@ constexpr std::int32_t kNoColumn = -1;
 constexpr std::int32_t kEveryColumn = INT32_MAX;
 static_assert(kSumLanes == 32 && kThreads >= kBucketsPerBlock && kThreads >= kMaxSumBlocks);
 
+/// Sums of kSumBlock columns in the slice of one block.
+__host__ __device__ constexpr std::int32_t sums_per_block(std::int32_t vocab) {
+  const std::int32_t num_sums = (vocab + kSumBlock - 1) / kSumBlock;
+  return (num_sums + kClusterBlocks - 1) / kClusterBlocks;
+}
+
 /// Orders values, larger ones first by `key`, and of equal ones the smaller column.
 __device__ std::uint64_t ranked(float value, std::int32_t column) {
   return static_cast<std::uint64_t>(order_key(value)) << 32 | static_cast<std::uint32_t>(~column);
@@ -162,7 +168,7 @@ __device__ double sum_row(const Slice& slice, std::int32_t vocab, Shared& shared
   }
   cluster_barrier();
   const std::int32_t num_all = (vocab + kSumBlock - 1) / kSumBlock;
-  const std::int32_t per_block = (num_all + kClusterBlocks - 1) / kClusterBlocks;
+  const std::int32_t per_block = sums_per_block(vocab);
   for (std::int32_t b = threadIdx.x; b < num_all; b += kThreads) {
     shared.all_sums[b] = *in_block(&shared.block_sums[b % per_block], b / per_block);
   }
@@ -358,7 +364,6 @@ __device__ std::uint64_t noisy_best(const Slice& slice, sampling::RandomKey key,
 
 __device__ std::int32_t draw_row(const float* logits, const std::uint32_t* mask, const TokenDraw& draw, std::int32_t vocab, const Slice& slice,
                                  Shared& shared) {
-  constexpr double kGreedyBelow = sampling::kGreedyBelow;
   bool bad = false;
   std::uint64_t best = load_row(logits, mask, slice, bad);
   if (__syncthreads_or(bad ? 1 : 0) != 0) {
@@ -375,7 +380,7 @@ __device__ std::int32_t draw_row(const float* logits, const std::uint32_t* mask,
     return kNothingAllowed;
   }
   const std::int32_t largest = column_of(best);
-  if (draw.temperature < kGreedyBelow) {
+  if (draw.temperature < sampling::kGreedyBelow) {
     return largest;
   }
 
@@ -411,8 +416,7 @@ __global__ void __launch_bounds__(kThreads) draw_tokens_kernel(DrawTokensParams 
   auto& shared = *reinterpret_cast<Shared*>(memory);
   const std::int64_t r = blockIdx.y;
   const TokenDraw draw = p.draw[r];
-  const std::int32_t num_sums = (p.vocab + kSumBlock - 1) / kSumBlock;
-  const std::int32_t columns = (num_sums + kClusterBlocks - 1) / kClusterBlocks * kSumBlock;
+  const std::int32_t columns = sums_per_block(p.vocab) * kSumBlock;
   const std::int32_t first = static_cast<std::int32_t>(cluster_rank()) * columns;
   const Slice slice{.values = reinterpret_cast<float*>(memory + sizeof(Shared)), .first = first, .size = max(0, min(columns, p.vocab - first))};
   const float* logits = p.logits + (p.row_index != nullptr ? p.row_index[r] : r) * p.vocab;
@@ -427,8 +431,7 @@ __global__ void __launch_bounds__(kThreads) draw_tokens_kernel(DrawTokensParams 
 }  // namespace
 
 void draw_tokens(const DrawTokensParams& p, cudaStream_t stream) {
-  const std::int32_t num_sums = (p.vocab + kSumBlock - 1) / kSumBlock;
-  const std::int32_t columns = (num_sums + kClusterBlocks - 1) / kClusterBlocks * kSumBlock;
+  const std::int32_t columns = sums_per_block(p.vocab) * kSumBlock;
   start(draw_tokens_kernel,
         {.grid = dim3(kClusterBlocks, p.num_rows),
          .block = kThreads,
