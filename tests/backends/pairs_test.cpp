@@ -195,7 +195,7 @@ TEST_F(PairProducts, PanelsAddInTheOrderOfEveryOtherInstructionSet) {
         pairs::fill_panel(w[static_cast<std::size_t>(unit)].packed(), unit, panel);
       }
       for (int turn = 0; turn < 2; ++turn) {  // the second is added
-        pairs::multiply_panel(x.packed(), panel, kBlocks, sums.data()->sums);
+        pairs::multiply_panel(x.packed(), panel, kBlocks, {}, sums.data()->sums);
       }
       for (std::int32_t row = 0; row < rows; ++row) {
         for (std::int32_t column = 0; column < pairs::kPanelColumns; ++column) {

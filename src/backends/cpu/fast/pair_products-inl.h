@@ -27,9 +27,23 @@ HWY_NOINLINE void multiply_few_pairs(Activations& x, const Units& weights, Range
   }
 }
 
+inline constexpr std::int32_t kPanelBlocks = 8;  ///< 16 KB of words: half of the first cache
+
+/// Codes of the panel after the one of columns from `column` on that ends before `block`: below it or, at the end, beside it.
+template <class Units>
+HWY_INLINE pairs::Ahead next_panel(const Units& weights, std::int32_t column, std::int32_t block) {
+  if (weights.layout() != WeightLayout::units) {
+    return {};
+  }
+  constexpr std::int32_t kBytes = block_bytes(Units::kFormat);
+  const std::int64_t unit_bytes = weights.row_bytes() * kUnit;
+  const std::int64_t at = std::int64_t{block} * kBytes;
+  const std::uint8_t* first = weights.codes() + column * weights.row_bytes() + (at < unit_bytes ? at : pairs::kPanelUnits * unit_bytes);
+  return {{first, first + unit_bytes}, kPanelBlocks * kBytes};
+}
+
 template <class Units, class T>
 HWY_NOINLINE void multiply_many_pairs(Activations& x, const Units& weights, Range columns, Output<T> y, Scratch& scratch) {
-  constexpr std::int32_t kPanelBlocks = 8;  // 16 KB of words: half of the first cache
   const std::int32_t num_blocks = x.k() / kUnitDepth;
   const pairs::Panel panel = {scratch.take<std::uint32_t>(std::int64_t{kPanelBlocks} * kBlockPairs * pairs::kPanelColumns),
                               scratch.take<float>(kPanelBlocks * pairs::kPanelColumns)};
@@ -47,7 +61,7 @@ HWY_NOINLINE void multiply_many_pairs(Activations& x, const Units& weights, Rang
       }
       pairs::Rows rows = x.pair_words();
       rows.words += std::int64_t{block} * kBlockPairs;
-      pairs::multiply_panel(rows, panel, blocks.size(), sums);
+      pairs::multiply_panel(rows, panel, blocks.size(), next_panel(weights, c, blocks.end), sums);
     }
     put_sums(sums, pairs::kPanelColumns, x.rows(), width, Output<T>{y.at(0, c - columns.begin), y.stride});
   }

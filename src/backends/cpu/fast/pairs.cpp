@@ -4,6 +4,7 @@
 
 #include <cpuid.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 
@@ -99,13 +100,15 @@ class Fp4 {
 
   static __m512 scales(const std::uint8_t* bytes) {
     const __m512i exponents = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
-    const __m512i smallest = _mm512_set1_epi32(0x00400000);  // 2^-127 is a subnormal number
-    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(smallest, _mm512_test_epi32_mask(exponents, exponents), _mm512_slli_epi32(exponents, 23)));
+    return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_slli_epi32(exponents, 23), _mm512_set1_epi32(0x00400000)));  // 2^-127 is a subnormal number
   }
 
  private:
   __m512i values_;
 };
+
+// Units lie one after the other, so what is asked for ahead is needed soon; arithmetic would leave the memory idle otherwise.
+constexpr std::int32_t kAhead = 2048;
 
 template <class Format, int kRows>
 void multiply_few_rows(const Rows& x, const UnitBlocks& w, float* sums) {
@@ -126,6 +129,7 @@ void multiply_few_rows(const Rows& x, const UnitBlocks& w, float* sums) {
     }
 #pragma GCC unroll 8
     for (std::int32_t step = 0; step < Format::kSteps; ++step, codes += Format::kStepBytes) {
+      _mm_prefetch(codes + kAhead, _MM_HINT_T0);
       format.decode(codes, step * Format::kStepPlaces, [&](std::int32_t place, __m512i columns) {
 #pragma GCC unroll 8
         for (int row = 0; row < kRows; ++row) {
@@ -238,10 +242,15 @@ void fill_panel(const UnitBlocks& w, std::int32_t unit, const Panel& panel) {
   w.format == WeightFormat::fp8 ? fill_panel_of<Fp8>(w, unit, panel) : fill_panel_of<Fp4>(w, unit, panel);
 }
 
-void multiply_panel(const Rows& x, const Panel& panel, std::int32_t num_blocks, float* sums) {
+void multiply_panel(const Rows& x, const Panel& panel, std::int32_t num_blocks, const Ahead& next, float* sums) {
   const std::int32_t num_tiles = (x.count + kTileRows - 1) / kTileRows;
+  const std::int32_t share = (next.bytes / 64 + num_tiles - 1) / num_tiles * 64;
   std::int32_t row = 0;
   for (std::int32_t tile = 0; tile < num_tiles; ++tile) {  // of even size
+    for (std::int32_t at = tile * share; at < std::min(next.bytes, (tile + 1) * share); at += 64) {
+      _mm_prefetch(next.unit[0] + at, _MM_HINT_T1);
+      _mm_prefetch(next.unit[1] + at, _MM_HINT_T1);
+    }
     const std::int32_t rows = (x.count - row + num_tiles - tile - 1) / (num_tiles - tile);
     multiply_tile_of<kTileRows>(rows, x.words + row * x.stride, x.stride, panel, num_blocks, sums + std::int64_t{row} * kPanelColumns);
     row += rows;

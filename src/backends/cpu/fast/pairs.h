@@ -39,8 +39,13 @@ struct Panel {
 };
 /// Fills the columns of unit 0 or 1.
 void fill_panel(const UnitBlocks& w, std::int32_t unit, const Panel& panel);
+/// Codes of the next panel, fetched from memory on the way: `bytes` of each unit.
+struct Ahead {
+  const std::uint8_t* unit[kPanelUnits];
+  std::int32_t bytes;
+};
 /// sums[row, kPanelColumns] += x . w.
-void multiply_panel(const Rows& x, const Panel& panel, std::int32_t num_blocks, float* sums);
+void multiply_panel(const Rows& x, const Panel& panel, std::int32_t num_blocks, const Ahead& next, float* sums);
 
 /// One instruction: acc[i] + upper halves of a[i] and b[i] + lower halves of them, for 16 lanes; for tests.
 void add_pair_products(const std::uint32_t* a, const std::uint32_t* b, float* acc);
