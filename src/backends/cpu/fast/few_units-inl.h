@@ -92,40 +92,49 @@ HWY_INLINE void sum_unit_block(const float* x, std::int64_t stride, const std::u
   }
 }
 
-template <std::int32_t kRows, class T, class Units>
-HWY_NOINLINE void multiply_few_units(const Operand& x, const Units& weights, Range columns, Output<T> y) {
+/// sums[row, 16 columns] of one unit.
+template <std::int32_t kRows, class Units>
+HWY_NOINLINE void sum_unit(const Operand& x, const Units& weights, Range columns, float* sums) {
   constexpr Halves kHalves = kRows <= kRowsTogether ? Halves::together : Halves::in_turn;
   HWY_ALIGN std::uint8_t buffer[block_bytes(Units::kFormat)];
-  for (std::int32_t c = columns.begin; c < columns.end; c += kUnit) {
-    const Range own = {c, std::min(c + kUnit, columns.end)};
-    F16 total[kRows];
-    clear_sums(total);
-    for (std::int32_t block = 0; block < x.k / kUnitDepth; ++block) {
-      const F16 scale = weights.scales(own, block);
-      const auto add_to_total = [&](std::int32_t r, const F16& sum) HWY_ATTR {
-        HWY_UNROLL(16)
-        for (std::int32_t part = 0; part < kParts; ++part) {
-          total[r].part[part] = add_exact_product(sum.part[part], scale.part[part], total[r].part[part]);
-        }
-      };
-      const std::uint8_t* codes = unit_block(weights, own, block, buffer);
-      sum_unit_block<kHalves, Units, kRows>(x.data + block * kUnitDepth, x.stride, codes, add_to_total);
-    }
-    HWY_UNROLL(8)
-    for (std::int32_t r = 0; r < kRows; ++r) {
-      put_unit(total[r], own.size(), y.at(r, c - columns.begin));
-    }
+  F16 total[kRows];
+  clear_sums(total);
+  for (std::int32_t block = 0; block < x.k / kUnitDepth; ++block) {
+    const F16 scale = weights.scales(columns, block);
+    const auto add_to_total = [&](std::int32_t r, const F16& sum) HWY_ATTR {
+      HWY_UNROLL(16)
+      for (std::int32_t part = 0; part < kParts; ++part) {
+        total[r].part[part] = add_exact_product(sum.part[part], scale.part[part], total[r].part[part]);
+      }
+    };
+    const std::uint8_t* codes = unit_block(weights, columns, block, buffer);
+    sum_unit_block<kHalves, Units, kRows>(x.data + block * kUnitDepth, x.stride, codes, add_to_total);
+  }
+  HWY_UNROLL(8)
+  for (std::int32_t r = 0; r < kRows; ++r) {
+    store16(total[r], sums + r * kUnit);
   }
 }
 
-template <std::int32_t kMost, class T, class Units>
-inline void multiply_few_units_of(const Operand& x, const Units& weights, Range columns, Output<T> y) {
+template <std::int32_t kMost, class Units>
+inline void sum_unit_of(const Operand& x, const Units& weights, Range columns, float* sums) {
   if constexpr (kMost > 1) {
     if (x.rows < kMost) {
-      return multiply_few_units_of<kMost - 1>(x, weights, columns, y);
+      return sum_unit_of<kMost - 1>(x, weights, columns, sums);
     }
   }
-  multiply_few_units<kMost>(x, weights, columns, y);
+  sum_unit<kMost>(x, weights, columns, sums);
+}
+
+/// At most kFewUnitRows rows.
+template <class T, class Units>
+inline void multiply_few_units(const Operand& x, const Units& weights, Range columns, Output<T> y) {
+  HWY_ALIGN float sums[kFewUnitRows<Units> * kUnit];
+  for (std::int32_t c = columns.begin; c < columns.end; c += kUnit) {
+    const Range own = {c, std::min(c + kUnit, columns.end)};
+    sum_unit_of<kFewUnitRows<Units>>(x, weights, own, sums);
+    put_sums(sums, kUnit, x.rows, own.size(), Output<T>{y.at(0, c - columns.begin), y.stride});
+  }
 }
 
 }  // namespace deepinfer::cpu::HWY_NAMESPACE

@@ -4,7 +4,6 @@
 
 #include <cpuid.h>
 
-#include <algorithm>
 #include <array>
 #include <bit>
 
@@ -109,9 +108,10 @@ class Fp4 {
 
 // Units lie one after the other, so what is asked for ahead is needed soon; arithmetic would leave the memory idle otherwise.
 constexpr std::int32_t kAhead = 2048;
+constexpr int kMostRows = 8;  // whose sums stay in registers
 
 template <class Format, int kRows>
-void multiply_few_rows(const Rows& x, const UnitBlocks& w, float* sums) {
+void multiply_rows(const Rows& x, const UnitBlocks& w, float* sums) {
   const Format format;
   const std::uint8_t* codes = w.codes;
   __m512 total[kRows];
@@ -151,81 +151,24 @@ void multiply_few_rows(const Rows& x, const UnitBlocks& w, float* sums) {
 }
 
 template <class Format, int kMost>
-void multiply_few_of(const Rows& x, const UnitBlocks& w, float* sums) {
+void multiply_rows_of(const Rows& x, const UnitBlocks& w, float* sums) {
   if constexpr (kMost > 1) {
     if (x.count < kMost) {
-      return multiply_few_of<Format, kMost - 1>(x, w, sums);
+      return multiply_rows_of<Format, kMost - 1>(x, w, sums);
     }
   }
-  multiply_few_rows<Format, kMost>(x, w, sums);
+  multiply_rows<Format, kMost>(x, w, sums);
 }
 
 template <class Format>
-void fill_panel_of(const UnitBlocks& w, std::int32_t unit, const Panel& panel) {
-  const Format format;
-  const std::uint8_t* codes = w.codes;
-  std::uint32_t* out = panel.words + unit * kUnit;
-  float* scales = panel.scales + unit * kUnit;
-  for (std::int32_t block = 0; block < w.count; ++block, out += kWords * kPanelColumns, scales += kPanelColumns) {
-#pragma GCC unroll 8
-    for (std::int32_t step = 0; step < Format::kSteps; ++step, codes += Format::kStepBytes) {
-      format.decode(codes, step * Format::kStepPlaces,
-                    [&](std::int32_t place, __m512i columns) { _mm512_store_si512(out + place * kPanelColumns, columns); });
-    }
-    _mm512_store_ps(scales, Format::scales(w.scales + block * Format::kScales));
+void multiply_unit(const Rows& x, const UnitBlocks& w, float* sums) {
+  const std::int32_t num_groups = (x.count + kMostRows - 1) / kMostRows;
+  std::int32_t row = 0;
+  for (std::int32_t group = 0; group < num_groups; ++group) {  // of even size
+    const std::int32_t count = (x.count - row + num_groups - group - 1) / (num_groups - group);
+    multiply_rows_of<Format, kMostRows>({x.words + row * x.stride, x.stride, count}, w, sums + std::int64_t{row} * kUnit);
+    row += count;
   }
-}
-
-constexpr std::int32_t kTileRows = 6;  // 24 registers of sums, four of columns, and the rows' words on their way
-
-/// kRows rows times a panel.
-template <int kRows>
-void multiply_tile(const std::uint32_t* x, std::int64_t stride, const Panel& panel, std::int32_t num_blocks, float* sums) {
-  const std::uint32_t* columns = panel.words;
-  for (std::int32_t block = 0; block < num_blocks; ++block, x += kWords) {
-    __m512 sum[2][kRows][kPanelUnits];
-#pragma GCC unroll 8
-    for (int row = 0; row < kRows; ++row) {
-#pragma GCC unroll 8
-      for (int unit = 0; unit < kPanelUnits; ++unit) {
-        sum[0][row][unit] = _mm512_setzero_ps();
-        sum[1][row][unit] = _mm512_setzero_ps();
-      }
-    }
-#pragma GCC unroll 1
-    for (std::int32_t place = 0; place < kWords; place += 2, columns += 2 * kPanelColumns) {
-#pragma GCC unroll 2
-      for (std::int32_t odd = 0; odd < 2; ++odd) {
-        const __m512i first = _mm512_load_si512(columns + odd * kPanelColumns);
-        const __m512i second = _mm512_load_si512(columns + odd * kPanelColumns + kUnit);
-#pragma GCC unroll 8
-        for (int row = 0; row < kRows; ++row) {
-          const __m512i own = _mm512_set1_epi32(static_cast<int>(x[row * stride + place + odd]));
-          sum[odd][row][0] = add_products(sum[odd][row][0], first, own);
-          sum[odd][row][1] = add_products(sum[odd][row][1], second, own);
-        }
-      }
-    }
-#pragma GCC unroll 8
-    for (int unit = 0; unit < kPanelUnits; ++unit) {
-      const __m512 scale = _mm512_load_ps(panel.scales + block * kPanelColumns + unit * kUnit);
-#pragma GCC unroll 8
-      for (int row = 0; row < kRows; ++row) {
-        float* total = sums + row * kPanelColumns + unit * kUnit;
-        _mm512_store_ps(total, _mm512_fmadd_ps(_mm512_add_ps(sum[0][row][unit], sum[1][row][unit]), scale, _mm512_load_ps(total)));
-      }
-    }
-  }
-}
-
-template <int kMost>
-void multiply_tile_of(std::int32_t rows, const std::uint32_t* x, std::int64_t stride, const Panel& panel, std::int32_t num_blocks, float* sums) {
-  if constexpr (kMost > 1) {
-    if (rows < kMost) {
-      return multiply_tile_of<kMost - 1>(rows, x, stride, panel, num_blocks, sums);
-    }
-  }
-  multiply_tile<kMost>(x, stride, panel, num_blocks, sums);
 }
 
 }  // namespace
@@ -234,27 +177,8 @@ ScaleRange decode_q8_row(const std::uint8_t* codes, const std::uint8_t* scales, 
   return decode_q8<ValueOrder::pairs>(codes, scales, width, kUnitDepth, reinterpret_cast<std::uint16_t*>(out));
 }
 
-void multiply_few(const Rows& x, const UnitBlocks& w, float* sums) {
-  w.format == WeightFormat::fp8 ? multiply_few_of<Fp8, kFewRows>(x, w, sums) : multiply_few_of<Fp4, kFewRows>(x, w, sums);
-}
-
-void fill_panel(const UnitBlocks& w, std::int32_t unit, const Panel& panel) {
-  w.format == WeightFormat::fp8 ? fill_panel_of<Fp8>(w, unit, panel) : fill_panel_of<Fp4>(w, unit, panel);
-}
-
-void multiply_panel(const Rows& x, const Panel& panel, std::int32_t num_blocks, const Ahead& next, float* sums) {
-  const std::int32_t num_tiles = (x.count + kTileRows - 1) / kTileRows;
-  const std::int32_t share = (next.bytes / 64 + num_tiles - 1) / num_tiles * 64;
-  std::int32_t row = 0;
-  for (std::int32_t tile = 0; tile < num_tiles; ++tile) {  // of even size
-    for (std::int32_t at = tile * share; at < std::min(next.bytes, (tile + 1) * share); at += 64) {
-      _mm_prefetch(next.unit[0] + at, _MM_HINT_T1);
-      _mm_prefetch(next.unit[1] + at, _MM_HINT_T1);
-    }
-    const std::int32_t rows = (x.count - row + num_tiles - tile - 1) / (num_tiles - tile);
-    multiply_tile_of<kTileRows>(rows, x.words + row * x.stride, x.stride, panel, num_blocks, sums + std::int64_t{row} * kPanelColumns);
-    row += rows;
-  }
+void multiply(const Rows& x, const UnitBlocks& w, float* sums) {
+  w.format == WeightFormat::fp8 ? multiply_unit<Fp8>(x, w, sums) : multiply_unit<Fp4>(x, w, sums);
 }
 
 void add_pair_products(const std::uint32_t* a, const std::uint32_t* b, float* acc) {

@@ -26,26 +26,9 @@ struct Rows {
   std::int32_t count;
 };
 
-inline constexpr std::int32_t kFewRows = 8;  ///< up to here decoding and multiplying are one pass: registers hold all sums
-/// sums[row, 16 columns] = x . w.
-void multiply_few(const Rows& x, const UnitBlocks& w, float* sums);
-
-inline constexpr std::int32_t kPanelUnits = 2;
-inline constexpr std::int32_t kPanelColumns = kPanelUnits * kUnit;
-/// Decoded blocks of kPanelUnits units: words[block][16][kPanelColumns], scales[block][kPanelColumns].
-struct Panel {
-  std::uint32_t* words;
-  float* scales;
-};
-/// Fills the columns of unit 0 or 1.
-void fill_panel(const UnitBlocks& w, std::int32_t unit, const Panel& panel);
-/// Codes of the next panel, fetched from memory on the way: `bytes` of each unit.
-struct Ahead {
-  const std::uint8_t* unit[kPanelUnits];
-  std::int32_t bytes;
-};
-/// sums[row, kPanelColumns] += x . w.
-void multiply_panel(const Rows& x, const Panel& panel, std::int32_t num_blocks, const Ahead& next, float* sums);
+/// sums[row, 16 columns] = x . w, 16 floats from row to row. Eight rows at a time share what is decoded, which is not stored: decoding it again for
+/// the next eight costs less than a panel of decoded weights.
+void multiply(const Rows& x, const UnitBlocks& w, float* sums);
 
 /// One instruction: acc[i] + upper halves of a[i] and b[i] + lower halves of them, for 16 lanes; for tests.
 void add_pair_products(const std::uint32_t* a, const std::uint32_t* b, float* acc);

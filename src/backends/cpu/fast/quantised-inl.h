@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace deepinfer::cpu::HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_AVX3
-inline constexpr std::int32_t kMostPairRows = pairs::kFewRows;  ///< up to here pairs are faster than the matrix unit
+inline constexpr std::int32_t kMostPairRows = 8;  ///< up to here pairs are faster than the matrix unit
 
 /// False when the operands cannot go to units that take small numbers for zero: nothing is done.
 template <ProductUnit kProductUnit, class Units, class T>
@@ -53,7 +53,7 @@ inline void multiply_quantised(Activations& x, const QuantWeight& weight, Range 
 #endif
     const Operand values = x.floats();
     if (values.rows <= kFewUnitRows<Units>) {
-      multiply_few_units_of<kFewUnitRows<Units>>(values, weights, columns, y);
+      multiply_few_units(values, weights, columns, y);
     } else {
       multiply_many_units(values, weights, columns, y, scratch);
     }
