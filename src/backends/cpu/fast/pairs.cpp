@@ -106,7 +106,7 @@ class Fp4 {
   __m512i values_;
 };
 
-// Units lie one after the other, so what is asked for ahead is needed soon; arithmetic would leave the memory idle otherwise.
+// Units lie one after the other, so what is asked for ahead is needed soon; the arithmetic of several rows would leave the memory idle otherwise.
 constexpr std::int32_t kAhead = 2048;
 constexpr int kMostRows = 8;  // whose sums stay in registers
 
@@ -129,7 +129,9 @@ void multiply_rows(const Rows& x, const UnitBlocks& w, float* sums) {
     }
 #pragma GCC unroll 8
     for (std::int32_t step = 0; step < Format::kSteps; ++step, codes += Format::kStepBytes) {
-      _mm_prefetch(codes + kAhead, _MM_HINT_T0);
+      if constexpr (kRows > 1) {
+        _mm_prefetch(codes + kAhead, _MM_HINT_T0);
+      }
       format.decode(codes, step * Format::kStepPlaces, [&](std::int32_t place, __m512i columns) {
 #pragma GCC unroll 8
         for (int row = 0; row < kRows; ++row) {
