@@ -1,8 +1,8 @@
-// Usage: ops_bench [THREADS] [FILTER] [vector]
+// Usage: ops_bench [THREADS] [FILTER] [UNIT..]
 // Every operation at nano and real sizes for several numbers of rows: time, bytes and FLOPs it needs, GB/s, GFLOP/s, and how close it comes
 // to the floor max(bytes / bandwidth, FLOPs / peak), both measured in the same run (docs/spec/kernels.md section 2). More than 100 % means that
 // the operands came from caches. Best of many short batches; one thread is measured in processor time, so that on a machine that others use,
-// waiting for a core does not count. vector: without the matrix unit.
+// waiting for a core does not count. UNIT: vector, pairs, matrix, what multiplies with quantised weights; several are measured in turn.
 #include <time.h>
 
 #include <algorithm>
@@ -31,23 +31,30 @@ double seconds_of(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// Seconds of one run: best mean of many batches.
-double measure(const test::PreparedOp& op, Device& device) {
-  const clockid_t clock = device.info().num_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-  Stream& stream = op.memory->stream();
-  op.run(device.ops(), stream);  // takes memory
-  double best = 1e9;
+/// One way of computing: a device and what is measured on it.
+struct Way {
+  Device& device;
+  test::PreparedOp op;
+  double seconds = 1e9;  ///< of one run: best mean of many batches
+};
+
+/// All ways in turn, batch by batch.
+void measure(std::vector<Way>& ways) {
+  const clockid_t clock = ways.front().device.info().num_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+  const auto run = [](Way& way) { way.op.run(way.device.ops(), way.op.memory->stream()); };
+  std::ranges::for_each(ways, run);  // takes memory
   const double begin = seconds_of(clock);
-  for (int batch = 0; batch < kFewestBatches || seconds_of(clock) - begin < kOpSeconds; ++batch) {
-    const double start = seconds_of(clock);
-    int repeats = 0;
-    do {
-      op.run(device.ops(), stream);
-      ++repeats;
-    } while (seconds_of(clock) - start < kBatchSeconds);
-    best = std::min(best, (seconds_of(clock) - start) / repeats);
+  for (int batch = 0; batch < kFewestBatches || seconds_of(clock) - begin < kOpSeconds * static_cast<double>(ways.size()); ++batch) {
+    for (Way& way : ways) {
+      const double start = seconds_of(clock);
+      int repeats = 0;
+      do {
+        run(way);
+        ++repeats;
+      } while (seconds_of(clock) - start < kBatchSeconds);
+      way.seconds = std::min(way.seconds, (seconds_of(clock) - start) / repeats);
+    }
   }
-  return best;
 }
 
 /// The operations of one forward of the nano model (models/nano/config.json).
@@ -108,36 +115,62 @@ std::vector<OpCase> real_cases() {
           linear_bf16_case(16384, 5120, LinearResult::f32)};
 }
 
-void print_cases(const std::vector<OpCase>& cases, const std::vector<std::int32_t>& row_counts, const std::string& filter, Device& device,
-                 const cpu::MachineLimits& limits) {
+void print_cases(const std::vector<OpCase>& cases, const std::vector<std::int32_t>& row_counts, const std::string& filter,
+                 const std::vector<std::unique_ptr<Device>>& devices, const cpu::MachineLimits& limits) {
   for (const OpCase& op_case : cases) {
     const std::string name = op_case.op + " " + op_case.shape;
     if (name.find(filter) == std::string::npos) {
       continue;
     }
     for (const std::int32_t count : row_counts) {
-      const test::PreparedOp op = op_case.prepare(device, test::first_rows(count));
-      const double seconds = measure(op, device);
-      const bool on_matrix_unit = op_case.op == "linear_q8" || op_case.op == "moe";
-      const double peak = on_matrix_unit ? limits.matrix_flops_per_second : limits.flops_per_second;
+      std::vector<Way> ways;
+      for (const std::unique_ptr<Device>& device : devices) {
+        ways.push_back({*device, op_case.prepare(*device, test::first_rows(count))});
+      }
+      measure(ways);
+      const bool is_quantised = op_case.op == "linear_q8" || op_case.op == "moe";
+      const double peak = is_quantised ? limits.quantised_flops_per_second : limits.flops_per_second;
+      const test::PreparedOp& op = ways.front().op;
       const double floor = std::max(op.bytes / limits.bytes_per_second, op.flops / peak);
-      std::printf("%-72s %5d %10.2f %10.1f %10.1f %8.1f %8.1f %7.1f\n", name.c_str(), count, seconds * 1e6, op.bytes * 1e-3,
-                  op.flops * 1e-3, op.bytes / seconds * 1e-9, op.flops / seconds * 1e-9, 100 * floor / seconds);
+      std::printf("%-60s %5d %10.1f %10.1f", name.c_str(), count, op.bytes * 1e-3, op.flops * 1e-3);
+      for (const Way& way : ways) {
+        std::printf(" | %10.2f %8.1f %8.1f %7.1f", way.seconds * 1e6, op.bytes / way.seconds * 1e-9, op.flops / way.seconds * 1e-9,
+                    100 * floor / way.seconds);
+      }
+      std::printf("\n");
       std::fflush(stdout);
     }
   }
 }
 
+/// With the unit of that name, or the best one below it; any other name gives the best one.
+std::unique_ptr<Device> make_device(std::int32_t num_threads, std::string_view unit_name) {
+  cpu::CpuOptions options = {.num_threads = num_threads};
+  for (const cpu::ProductUnit unit : {cpu::ProductUnit::vector, cpu::ProductUnit::pairs}) {
+    options.best_unit = unit_name == cpu::name_of(unit) ? unit : options.best_unit;
+  }
+  return cpu::make_device(options);
+}
+
 int run(int argc, char** argv) {
-  const std::unique_ptr<Device> device = cpu::make_device(
-      {.num_threads = argc > 1 ? std::atoi(argv[1]) : 0, .use_matrix_unit = argc <= 3 || std::string(argv[3]) != "vector"});
+  const std::int32_t num_threads = argc > 1 ? std::atoi(argv[1]) : 0;
   const std::string filter = argc > 2 ? argv[2] : "";
-  const cpu::MachineLimits limits = cpu::probe_machine(device->info().num_threads);
-  std::printf("%s, %d threads: %.1f GB/s, %.1f GFLOP/s fp32, %.1f GFLOP/s for quantised products\n", device->info().description.c_str(), device->info().num_threads,
-              limits.bytes_per_second * 1e-9, limits.flops_per_second * 1e-9, limits.matrix_flops_per_second * 1e-9);
-  std::printf("%-72s %5s %10s %10s %10s %8s %8s %7s\n", "operation", "rows", "us", "KB", "KFLOP", "GB/s", "GFLOP/s", "% floor");
-  print_cases(nano_cases(), {1, 6, 32, 512}, filter, *device, limits);
-  print_cases(real_cases(), {1, 6, 16, 64, 512}, filter, *device, limits);
+  std::vector<std::unique_ptr<Device>> devices;
+  for (int i = 3; i < std::max(argc, 4); ++i) {
+    devices.push_back(make_device(num_threads, i < argc ? argv[i] : ""));
+  }
+  const cpu::MachineLimits limits = cpu::probe_machine(devices.front()->info().num_threads);
+  std::printf("%d threads: %.1f GB/s, %.1f GFLOP/s fp32, %.1f GFLOP/s for quantised products\n%-60s %5s %10s %10s", devices.front()->info().num_threads,
+              limits.bytes_per_second * 1e-9, limits.flops_per_second * 1e-9, limits.quantised_flops_per_second * 1e-9, "operation", "rows", "KB", "KFLOP");
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    std::printf(" | %10s %8s %8s %7s", "us", "GB/s", "GFLOP/s", "% floor");
+  }
+  std::printf("\n");
+  for (const std::unique_ptr<Device>& device : devices) {
+    std::printf("%s\n", device->info().description.c_str());
+  }
+  print_cases(nano_cases(), {1, 6, 32, 512}, filter, devices, limits);
+  print_cases(real_cases(), {1, 4, 6, 16, 64, 512}, filter, devices, limits);
   return 0;
 }
 

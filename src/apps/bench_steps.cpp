@@ -112,12 +112,12 @@ cpu::MachineLimits limits_of(Device& device) {
     return cpu::probe_machine(std::max(1, device.info().num_threads));
   }
   const double flops = cuda::probe_matrix_flops();
-  return {.bytes_per_second = copy_bandwidth(device), .flops_per_second = flops, .matrix_flops_per_second = flops};
+  return {.bytes_per_second = copy_bandwidth(device), .flops_per_second = flops, .quantised_flops_per_second = flops};
 }
 
 /// Seconds that bytes and FLOPs of an operation take at least.
 double floor_of(const OpTime& time, const cpu::MachineLimits& limits) {
-  const double peak = time.is_quantised_product ? limits.matrix_flops_per_second : limits.flops_per_second;
+  const double peak = time.is_quantised_product ? limits.quantised_flops_per_second : limits.flops_per_second;
   return std::max(time.bytes / limits.bytes_per_second, time.flops / peak);
 }
 
@@ -140,7 +140,7 @@ StepFigures figures_of(std::string name, double rows, double seconds, const OpTi
   for (const auto& [operation, time] : times) {
     out.bytes += time.bytes;
     out.flops += time.flops;
-    out.compute_seconds += time.flops / (time.is_quantised_product ? limits.matrix_flops_per_second : limits.flops_per_second);
+    out.compute_seconds += time.flops / (time.is_quantised_product ? limits.quantised_flops_per_second : limits.flops_per_second);
   }
   out.read_seconds = out.bytes / limits.bytes_per_second;
   return out;
@@ -245,13 +245,13 @@ int bench_steps(What what, const Flags& flags) {
                                           {"threads", info.num_threads},
                                           {"bytes_per_second", limits.bytes_per_second},
                                           {"flops_per_second", limits.flops_per_second},
-                                          {"quantised_flops_per_second", limits.matrix_flops_per_second}}));
+                                          {"quantised_flops_per_second", limits.quantised_flops_per_second}}));
   } else {
     const bool is_cpu = info.reads_host_memory;
     print_line(fmt::format("{}{}; measured: {:.1f} GB/s {}, {:.1f} GFLOP/s {}, {:.1f} GFLOP/s for quantised products", info.description,
                            is_cpu ? fmt::format(", {} threads", info.num_threads) : "", limits.bytes_per_second / kGiga,
                            is_cpu ? "read" : "copied", limits.flops_per_second / kGiga, is_cpu ? "fp32" : "bf16",
-                           limits.matrix_flops_per_second / kGiga));
+                           limits.quantised_flops_per_second / kGiga));
   }
   const auto measure = [&](const std::string& name, double rows, const auto& run) {
     const auto [seconds, times] = bench.median(flags.repeats, what == What::ops, run);

@@ -88,7 +88,7 @@ TEST_F(MatrixUnit, DecodesEveryActivationCodeWithEveryUsualScale) {
     }
     const std::vector<std::uint8_t> scales(codes.size() / 32, static_cast<std::uint8_t>(scale));
     std::vector<std::uint16_t> out(codes.size());
-    const amx::ScaleRange range = amx::decode_q8_row(codes.data(), scales.data(), static_cast<std::int32_t>(codes.size()), 32, out.data());
+    const cpu::ScaleRange range = amx::decode_q8_row(codes.data(), scales.data(), static_cast<std::int32_t>(codes.size()), 32, out.data());
     EXPECT_EQ(range.least, scale);
     EXPECT_EQ(range.most, scale);
     for (std::size_t i = 0; i < codes.size(); ++i) {
@@ -107,7 +107,7 @@ TEST_F(MatrixUnit, ScalesOfZerosDoNotCount) {
   codes[40] = 0x01;
   const std::vector<std::uint8_t> scales = {3, 120};
   std::vector<std::uint16_t> out(64);
-  const amx::ScaleRange range = amx::decode_q8_row(codes.data(), scales.data(), 64, 32, out.data());
+  const cpu::ScaleRange range = amx::decode_q8_row(codes.data(), scales.data(), 64, 32, out.data());
   EXPECT_EQ(range.least, 120);
   EXPECT_EQ(range.most, 120);
 }
@@ -128,7 +128,7 @@ TEST_F(MatrixUnit, DecodesEveryWeightCodeToItsPlace) {
         scales[column] = static_cast<std::uint8_t>(format == WeightFormat::fp8 ? 100 + first / 8 : 100 + 3 * column);
       }
       alignas(64) std::uint16_t tile[512];
-      format == WeightFormat::fp8 ? amx::decode_fp8(block.data(), scales.data(), 1, tile) : amx::decode_fp4(block.data(), scales.data(), 1, tile);
+      amx::decode({format, block.data(), scales.data(), 1}, tile);
       for (std::int32_t column = 0; column < 16; ++column) {
         for (std::int32_t k = 0; k < 32; ++k) {
           const std::uint8_t byte = rows[static_cast<std::size_t>(column * row_bytes + (format == WeightFormat::fp8 ? k : k / 2))];

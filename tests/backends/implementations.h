@@ -21,23 +21,25 @@ struct Implementation {
   std::string name;
   std::int64_t target = 0;  ///< instruction set of Highway; 0: the reference kernels; kGpu
   std::int32_t num_threads = 1;
-  bool use_matrix_unit = false;  ///< beside the instruction set, where the machine has one
+  cpu::ProductUnit unit = cpu::ProductUnit::vector;
 };
 
-/// The fast kernels of each instruction set of this machine, the best one with its matrix unit too, on one and on three threads.
+/// The fast kernels of each instruction set of this machine, the best one with each of its product units, on one and on three threads.
 [[nodiscard]] inline std::vector<Implementation> fast_implementations() {
   std::vector<Implementation> out;
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     if (target == HWY_SSSE3) {  // not built (src/backends/CMakeLists.txt)
       continue;
     }
-    for (const bool use_matrix_unit : {true, false}) {
-      if (use_matrix_unit && !(out.empty() && cpu::has_matrix_unit())) {
-        continue;
-      }
+    hwy::SetSupportedTargetsForTest(target);
+    const cpu::ProductUnit best = cpu::best_product_unit();
+    hwy::SetSupportedTargetsForTest(0);
+    for (const cpu::ProductUnit unit : {cpu::ProductUnit::matrix, cpu::ProductUnit::pairs, cpu::ProductUnit::vector}) {
       for (const std::int32_t threads : {1, 3}) {
-        const std::string name = hwy::TargetName(target) + std::string(use_matrix_unit ? "_AMX" : "") + (threads == 1 ? "" : "_threads");
-        out.push_back({name, target, threads, use_matrix_unit});
+        if (unit <= best) {
+          const std::string suffix = unit == cpu::ProductUnit::vector ? "" : "_" + std::string(cpu::name_of(unit));
+          out.push_back({hwy::TargetName(target) + suffix + (threads == 1 ? "" : "_threads"), target, threads, unit});
+        }
       }
     }
   }
@@ -59,7 +61,7 @@ struct Implementation {
     return std::move(*cuda::make_device({}));
   }
   hwy::SetSupportedTargetsForTest(implementation.target);
-  std::unique_ptr<Device> device = cpu::make_device({.num_threads = implementation.num_threads, .use_matrix_unit = implementation.use_matrix_unit});
+  std::unique_ptr<Device> device = cpu::make_device({.num_threads = implementation.num_threads, .best_unit = implementation.unit});
   hwy::SetSupportedTargetsForTest(0);
   return device;
 }

@@ -220,7 +220,7 @@ TEST(InstructionSetLaws, EveryOneGivesTheSameBits) {
     for (const Implementation& implementation : fast_implementations()) {
       hwy::SetSupportedTargetsForTest(implementation.target);
       TestModel model =
-          TestModel::load(directory, {.num_threads = implementation.num_threads, .use_matrix_unit = implementation.use_matrix_unit});
+          TestModel::load(directory, {.num_threads = implementation.num_threads, .best_unit = implementation.unit});
       hwy::SetSupportedTargetsForTest(0);
       Result100 run = run_in(model, ids, std::vector<std::size_t>{70, 76, 78, 99, 100});
       want = want.empty() ? run.logits : want;

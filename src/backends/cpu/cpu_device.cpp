@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 #include "backends/cpu/container_limits.h"
 #include "backends/cpu/fast/fast_ops.h"
@@ -71,8 +72,9 @@ std::unique_ptr<Device> make_device(const CpuOptions& options) {
     return std::make_unique<CpuDevice>(std::move(info), std::make_unique<ReferenceOps>());
   }
   info.num_threads = options.num_threads > 0 ? options.num_threads : usable_threads();
-  const ProductUnit unit = options.use_matrix_unit && has_matrix_unit() ? ProductUnit::matrix : ProductUnit::vector;
-  info.description += ", " + std::string(instruction_set()) + (unit == ProductUnit::matrix ? " and AMX kernels" : " kernels");
+  const ProductUnit unit = std::min(options.best_unit, best_product_unit());
+  constexpr std::string_view kKernels[] = {" kernels", " and BF16 kernels", " and AMX kernels"};  // of ProductUnit
+  info.description += ", " + std::string(instruction_set()) + std::string(kKernels[static_cast<std::size_t>(unit)]);
   auto ops = std::make_unique<FastOps>(info.num_threads, unit);
   return std::make_unique<CpuDevice>(std::move(info), std::move(ops));
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "backends/cpu/product_unit.h"
 #include "ops/device.h"
 
 namespace deepinfer::cpu {
@@ -12,7 +13,7 @@ namespace deepinfer::cpu {
 struct CpuOptions {
   std::int32_t num_threads = 0;        ///< 0: as many as this process may use (affinity mask, container quota)
   bool use_reference_kernels = false;  ///< the plain kernels in double precision, on one thread: slow, an oracle
-  bool use_matrix_unit = true;         ///< where there is one (AMX); off, the vector units give the same bits
+  ProductUnit best_unit = ProductUnit::matrix;  ///< the machine's best one up to this is used
 };
 
 [[nodiscard]] std::unique_ptr<Device> make_device(const CpuOptions& options);

@@ -8,6 +8,7 @@
 
 #include "backends/cpu/fast/kernels.h"
 #include "backends/cpu/fast/amx.h"
+#include "backends/cpu/fast/pairs.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/machine_probe.cpp"
@@ -23,8 +24,10 @@ double multiply_add(std::int64_t rounds, float* sink) {
   const hn::ScalableTag<float> d;
   const auto a = hn::Set(d, 0.999F);
   const auto b = hn::Set(d, 0.001F);
-  auto c0 = hn::Set(d, 1.0F);
-  auto c1 = c0, c2 = c0, c3 = c0, c4 = c0, c5 = c0, c6 = c0, c7 = c0, c8 = c0, c9 = c0;
+  // Chains that begin differently, or a compiler would see that one is enough.
+  const auto begin = [&](float value) HWY_ATTR { return hn::Set(d, value); };
+  auto c0 = begin(0.0F), c1 = begin(1.0F), c2 = begin(2.0F), c3 = begin(3.0F), c4 = begin(4.0F);
+  auto c5 = begin(5.0F), c6 = begin(6.0F), c7 = begin(7.0F), c8 = begin(8.0F), c9 = begin(9.0F);
   for (std::int64_t i = 0; i < rounds; ++i) {
     c0 = hn::MulAdd(c0, a, b);
     c1 = hn::MulAdd(c1, a, b);
@@ -100,8 +103,10 @@ MachineLimits probe_machine(std::int32_t num_threads) {
   });
   constexpr std::int64_t kMultiplyAdds = std::int64_t{2} << 20;
   out.flops_per_second = best_rate(num_threads, [&](std::size_t t) { return HWY_DYNAMIC_DISPATCH(multiply_add)(kMultiplyAdds, &sinks[t]); });
-  out.matrix_flops_per_second =
-      has_matrix_unit() ? best_rate(num_threads, [](std::size_t) { return amx::multiply_in_registers(kMultiplyAdds / 8); }) : out.flops_per_second;
+  const ProductUnit unit = best_product_unit();
+  out.quantised_flops_per_second = unit == ProductUnit::vector ? out.flops_per_second : best_rate(num_threads, [unit](std::size_t) {
+    return unit == ProductUnit::matrix ? amx::multiply_in_registers(kMultiplyAdds / 8) : pairs::multiply_in_registers(kMultiplyAdds);
+  });
   return out;
 }
 

@@ -6,9 +6,9 @@
 namespace deepinfer::cpu {
 
 struct MachineLimits {
-  double bytes_per_second = 0;         ///< reading memory far larger than the caches
-  double flops_per_second = 0;         ///< fp32 multiply-adds in registers, two FLOP each
-  double matrix_flops_per_second = 0;  ///< bf16 multiply-adds of the matrix unit in registers; without one, flops_per_second
+  double bytes_per_second = 0;            ///< reading memory far larger than the caches
+  double flops_per_second = 0;            ///< fp32 multiply-adds in registers, two FLOP each
+  double quantised_flops_per_second = 0;  ///< of what multiplies with quantised weights (product_unit.h), in registers
 };
 
 /// Best of several short runs on `num_threads` threads together.

@@ -11,33 +11,11 @@
 
 #include <immintrin.h>
 
+#include "backends/cpu/fast/e4m3_magnitudes.h"
 #include "tensor/formats.h"
 
 namespace deepinfer::cpu::amx {
 namespace {
-
-constexpr std::int32_t kMagnitudes = 128;  // codes of E4M3 without sign
-constexpr std::int32_t kBias = 127;
-
-/// Lower and upper bytes of the bf16 values of all magnitudes, times 2^parity: the parity of a scale's exponent changes the lower byte too,
-/// the rest of it is added to the upper byte.
-struct alignas(64) Magnitudes {
-  std::array<std::uint8_t, kMagnitudes> lower;
-  std::array<std::uint8_t, kMagnitudes> upper;
-};
-
-Magnitudes magnitudes(std::int32_t parity) {
-  Magnitudes out{};
-  for (std::int32_t code = 0; code < kMagnitudes; ++code) {
-    const float value = e4m3_to_float(static_cast<std::uint8_t>(code)) * static_cast<float>(1 + parity);
-    const std::uint32_t bits = code == kMagnitudes - 1 ? 0x7FC00000U : std::bit_cast<std::uint32_t>(value);
-    out.lower[static_cast<std::size_t>(code)] = static_cast<std::uint8_t>(bits >> 16);
-    out.upper[static_cast<std::size_t>(code)] = static_cast<std::uint8_t>(bits >> 24);
-  }
-  return out;
-}
-
-const std::array<Magnitudes, 2> kTables = {magnitudes(0), magnitudes(1)};
 
 /// Asks the operating system for the registers of the unit, which it gives to a process on demand only.
 bool request_use() {
@@ -73,93 +51,7 @@ bool is_usable() {
 namespace deepinfer::cpu::amx {
 namespace {
 
-/// Sixteen pairs of bytes side by side: eight bytes of the lower and of the upper half of a register go to each quarter.
-__m512i pair_quarters(__m512i v) { return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), v); }
-
-/// Looks up 64 codes; sign included.
-struct Lookup {
-  __m512i lower0, lower1, upper0, upper1;
-
-  explicit Lookup(const Magnitudes& table)
-      : lower0(_mm512_load_si512(table.lower.data())),
-        lower1(_mm512_load_si512(table.lower.data() + 64)),
-        upper0(_mm512_load_si512(table.upper.data())),
-        upper1(_mm512_load_si512(table.upper.data() + 64)) {}
-
-  /// With the scale: its exponent without the parity is added to all values but zero.
-  Lookup(const Magnitudes& table, std::int32_t exponent) : Lookup(table) {
-    const __m512i half = _mm512_set1_epi8(static_cast<char>((exponent - (exponent & 1)) / 2));
-    upper0 = _mm512_mask_add_epi8(upper0, ~__mmask64{1}, upper0, half);
-    upper1 = _mm512_add_epi8(upper1, half);
-  }
-
-  struct Values {
-    __m512i first, second;  // of the lower and the upper half of the codes
-  };
-  [[nodiscard]] Values operator()(__m512i codes) const {
-    const __m512i v = pair_quarters(codes);
-    const __m512i lower = _mm512_permutex2var_epi8(lower0, v, lower1);
-    const __m512i upper = _mm512_permutex2var_epi8(upper0, v, upper1);
-    const __m512i with_sign = _mm512_ternarylogic_epi64(upper, v, _mm512_set1_epi8(static_cast<char>(0x80)), 0xF8);  // upper | v & 0x80
-    return {_mm512_unpacklo_epi8(lower, with_sign), _mm512_unpackhi_epi8(lower, with_sign)};
-  }
-};
-
-/// Adds exponents, shifted to their place, to all values but zero.
-__m512i scale_values(__m512i values, __m512i exponents) {
-  const __mmask32 is_not_zero = _mm512_test_epi16_mask(values, _mm512_set1_epi16(0x7FFF));
-  return _mm512_mask_add_epi16(values, is_not_zero, values, exponents);
-}
-
-/// A row with NaN codes, one value at a time.
-void decode_q8_slowly(const std::uint8_t* codes, const std::uint8_t* scales, std::int32_t width, std::int64_t block_stride, std::uint16_t* out) {
-  for (std::int32_t i = 0; i < width; ++i) {
-    const bool is_nan = (codes[i] & 0x7FU) == 0x7FU;
-    const float value = e4m3_to_float(codes[i]) * ue8m0_to_float(scales[i / kTileDepth]);
-    out[i / kTileDepth * block_stride + i % kTileDepth] = is_nan ? 0x7FC0U : static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U);
-  }
-}
-
-template <int kRows>
-void multiply_few_unit(const FewRows& x, const std::uint8_t* blocks, const std::uint8_t* scales, float* sums, std::int64_t sums_stride) {
-  const Lookup lookup(kTables[0]);
-  const __m512i upper_half = _mm512_set1_epi32(static_cast<int>(0xFFFF0000U));
-  __m512 total[kRows];
-  for (int row = 0; row < kRows; ++row) {
-    total[row] = _mm512_setzero_ps();
-  }
-  for (std::int32_t block = 0; block < x.num_blocks; ++block, blocks += 512) {
-    const float* values = x.x + block * kTileDepth;
-    __m512 even[kRows];
-    __m512 odd[kRows];
-    for (int row = 0; row < kRows; ++row) {
-      even[row] = _mm512_setzero_ps();
-      odd[row] = _mm512_setzero_ps();
-    }
-    const auto add_pair = [&](__m512i pair, std::int32_t place) {
-      const __m512 w_even = _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
-      const __m512 w_odd = _mm512_castsi512_ps(_mm512_and_si512(pair, upper_half));
-      for (int row = 0; row < kRows; ++row) {
-        const float* own = values + row * x.x_stride + place;
-        even[row] = _mm512_fmadd_ps(w_even, _mm512_set1_ps(own[0]), even[row]);
-        odd[row] = _mm512_fmadd_ps(w_odd, _mm512_set1_ps(own[kTileDepth / 2]), odd[row]);
-      }
-    };
-#pragma GCC unroll 8
-    for (std::int32_t i = 0; i < 8; ++i) {
-      const Lookup::Values pairs = lookup(_mm512_loadu_si512(blocks + 64 * i));
-      add_pair(pairs.first, 2 * i);
-      add_pair(pairs.second, 2 * i + 1);
-    }
-    const __m512 scale = _mm512_set1_ps(ue8m0_to_float(scales[block]));
-    for (int row = 0; row < kRows; ++row) {
-      total[row] = _mm512_fmadd_ps(_mm512_add_ps(even[row], odd[row]), scale, total[row]);
-    }
-  }
-  for (int row = 0; row < kRows; ++row) {
-    _mm512_storeu_ps(sums + row * sums_stride, total[row]);
-  }
-}
+#include "backends/cpu/fast/e4m3_lookup-inl.h"
 
 template <int kTile>
 void load_tile(const void* base, std::int64_t stride) {
@@ -260,36 +152,47 @@ void multiply_lines(const RowTiles& x, const Panel& panel, const Sums& sums, std
   }
 }
 
+void decode_fp8(const std::uint8_t* blocks, const std::uint8_t* scales, std::int32_t num_blocks, std::uint16_t* tiles) {
+  for (std::int32_t block = 0; block < num_blocks; ++block, blocks += 512, tiles += kTileBytes / 2) {
+    const std::int32_t exponent = scales[block] - kScaleBias;
+    const Lookup lookup(kE4m3Magnitudes[static_cast<std::size_t>(exponent & 1)], exponent);
+    for (std::int32_t i = 0; i < 8; ++i) {
+      const Lookup::Values values = lookup(arrange_codes<ValueOrder::plain>(_mm512_loadu_si512(blocks + 64 * i)));
+      _mm512_store_si512(tiles + 64 * i, values.first);
+      _mm512_store_si512(tiles + 64 * i + 32, values.second);
+    }
+  }
+}
+
+void decode_fp4(const std::uint8_t* blocks, const std::uint8_t* scales, std::int32_t num_blocks, std::uint16_t* tiles) {
+  // Values 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives as bf16, twice: the look-up takes five bits of an index.
+  const __m256i half = _mm256_setr_epi16(0, 0x3F00, 0x3F80, 0x3FC0, 0x4000, 0x4040, 0x4080, 0x40C0, static_cast<short>(0x8000),
+                                         static_cast<short>(0xBF00), static_cast<short>(0xBF80), static_cast<short>(0xBFC0),
+                                         static_cast<short>(0xC000), static_cast<short>(0xC040), static_cast<short>(0xC080),
+                                         static_cast<short>(0xC0C0));
+  const __m512i table = _mm512_inserti64x4(_mm512_castsi256_si512(half), half, 1);
+  const __m512i lower_words = _mm512_set1_epi32(0xFFFF);
+  for (std::int32_t block = 0; block < num_blocks; ++block, blocks += 256, scales += 16, tiles += kTileBytes / 2) {
+    const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
+    const __m512i exponents = _mm512_slli_epi32(_mm512_sub_epi32(bytes, _mm512_set1_epi32(kScaleBias)), 7);
+    const __m512i both = _mm512_or_si512(_mm512_and_si512(exponents, lower_words), _mm512_slli_epi32(exponents, 16));
+    for (std::int32_t i = 0; i < 4; ++i) {
+      __m512i codes = _mm512_loadu_si512(blocks + 64 * i);
+      for (std::int32_t pair = 0; pair < 4; ++pair) {
+        // Low words of the index: the even code in bits 0-3; high words: the odd code.
+        const __m512i index = _mm512_ternarylogic_epi64(lower_words, codes, _mm512_slli_epi32(codes, 12), 0xCA);  // lower_words ? codes : shifted
+        const __m512i values = _mm512_permutexvar_epi16(index, table);
+        _mm512_store_si512(tiles + 128 * i + 32 * pair, scale_values(values, both));
+        codes = _mm512_srli_epi32(codes, 8);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 ScaleRange decode_q8_row(const std::uint8_t* codes, const std::uint8_t* scales, std::int32_t width, std::int64_t block_stride, std::uint16_t* out) {
-  const Lookup lookup(kTables[0]);
-  const __m512i magnitude = _mm512_set1_epi8(0x7F);
-  ScaleRange range;
-  __mmask64 is_nan = 0;
-  for (std::int32_t i = 0; i < width; i += 2 * kTileDepth) {
-    const bool is_whole = i + kTileDepth < width;
-    const __m512i bytes = is_whole ? _mm512_loadu_si512(codes + i) : _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + i)));
-    const __mmask64 present = is_whole ? ~__mmask64{0} : 0xFFFFFFFFU;
-    is_nan |= _mm512_mask_cmpeq_epi8_mask(present, _mm512_and_si512(bytes, magnitude), magnitude);
-    const __mmask64 is_not_zero = _mm512_mask_test_epi8_mask(present, bytes, magnitude);
-    const Lookup::Values values = lookup(bytes);
-    const auto put = [&](__m512i v, std::uint32_t mask, std::int32_t at) {
-      const std::int32_t scale = scales[at / kTileDepth];
-      if (mask != 0) {
-        range.add(scale);
-      }
-      _mm512_storeu_si512(out + at / kTileDepth * block_stride, scale_values(v, _mm512_set1_epi16(static_cast<short>((scale - kBias) * 128))));
-    };
-    put(values.first, static_cast<std::uint32_t>(is_not_zero), i);
-    if (is_whole) {
-      put(values.second, static_cast<std::uint32_t>(is_not_zero >> 32U), i + kTileDepth);
-    }
-  }
-  if (is_nan != 0) {
-    decode_q8_slowly(codes, scales, width, block_stride, out);
-  }
-  return range;
+  return decode_q8<ValueOrder::plain>(codes, scales, width, block_stride, out);
 }
 
 ScaleRange range_of(const std::uint8_t* scales, std::int64_t count) {
@@ -316,41 +219,8 @@ ScaleRange range_of(const std::uint8_t* scales, std::int64_t count) {
   return out;
 }
 
-void decode_fp8(const std::uint8_t* blocks, const std::uint8_t* scales, std::int32_t num_blocks, std::uint16_t* tiles) {
-  for (std::int32_t block = 0; block < num_blocks; ++block, blocks += 512, tiles += kTileBytes / 2) {
-    const std::int32_t exponent = scales[block] - kBias;
-    const Lookup lookup(kTables[static_cast<std::size_t>(exponent & 1)], exponent);
-    for (std::int32_t i = 0; i < 8; ++i) {
-      const Lookup::Values values = lookup(_mm512_loadu_si512(blocks + 64 * i));
-      _mm512_store_si512(tiles + 64 * i, values.first);
-      _mm512_store_si512(tiles + 64 * i + 32, values.second);
-    }
-  }
-}
-
-void decode_fp4(const std::uint8_t* blocks, const std::uint8_t* scales, std::int32_t num_blocks, std::uint16_t* tiles) {
-  // Values 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives as bf16, twice: the look-up takes five bits of an index.
-  const __m256i half = _mm256_setr_epi16(0, 0x3F00, 0x3F80, 0x3FC0, 0x4000, 0x4040, 0x4080, 0x40C0, static_cast<short>(0x8000),
-                                         static_cast<short>(0xBF00), static_cast<short>(0xBF80), static_cast<short>(0xBFC0),
-                                         static_cast<short>(0xC000), static_cast<short>(0xC040), static_cast<short>(0xC080),
-                                         static_cast<short>(0xC0C0));
-  const __m512i table = _mm512_inserti64x4(_mm512_castsi256_si512(half), half, 1);
-  const __m512i lower_words = _mm512_set1_epi32(0xFFFF);
-  for (std::int32_t block = 0; block < num_blocks; ++block, blocks += 256, scales += 16, tiles += kTileBytes / 2) {
-    const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
-    const __m512i exponents = _mm512_slli_epi32(_mm512_sub_epi32(bytes, _mm512_set1_epi32(kBias)), 7);
-    const __m512i both = _mm512_or_si512(_mm512_and_si512(exponents, lower_words), _mm512_slli_epi32(exponents, 16));
-    for (std::int32_t i = 0; i < 4; ++i) {
-      __m512i codes = _mm512_loadu_si512(blocks + 64 * i);
-      for (std::int32_t pair = 0; pair < 4; ++pair) {
-        // Low words of the index: the even code in bits 0-3; high words: the odd code.
-        const __m512i index = _mm512_ternarylogic_epi64(lower_words, codes, _mm512_slli_epi32(codes, 12), 0xCA);  // lower_words ? codes : shifted
-        const __m512i values = _mm512_permutexvar_epi16(index, table);
-        _mm512_store_si512(tiles + 128 * i + 32 * pair, scale_values(values, both));
-        codes = _mm512_srli_epi32(codes, 8);
-      }
-    }
-  }
+void decode(const UnitBlocks& w, std::uint16_t* tiles) {
+  w.format == WeightFormat::fp8 ? decode_fp8(w.codes, w.scales, w.count, tiles) : decode_fp4(w.codes, w.scales, w.count, tiles);
 }
 
 void configure(Tiling tiling) {
@@ -396,17 +266,6 @@ void multiply(Tiling tiling, const Tiles& x, const Panel& panel, const Sums& sum
   }
   if (tile < tiling.count) {
     multiply_lines(rows_of(tile), panel, {sums.data + std::int64_t{tile} * tiling.rows * sums_stride, sums.from_zero}, 4 * sums_stride);
-  }
-}
-
-void multiply_few_fp8(const FewRows& x, const std::uint8_t* blocks, const std::uint8_t* scales, float* sums, std::int64_t sums_stride) {
-  switch (x.rows) {
-    case 1:
-      return multiply_few_unit<1>(x, blocks, scales, sums, sums_stride);
-    case 2:
-      return multiply_few_unit<2>(x, blocks, scales, sums, sums_stride);
-    default:
-      return multiply_few_unit<3>(x, blocks, scales, sums, sums_stride);
   }
 }
 

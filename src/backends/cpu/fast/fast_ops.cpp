@@ -16,10 +16,9 @@ constexpr std::int32_t kSegmentsPerThread = 3;
 constexpr std::int32_t kUncutTasksPerThread = 2;
 // Columns of an FP8 weight that share a scale, so that a piece starts at a block.
 constexpr std::int32_t kColumnStep = kWeightBlock;
-// Operands of one task, so that they stay in a second cache beside a strip of weights: 256 KB as fp32; as bf16 1.5 MB, for processors with a
-// matrix unit have caches of 2 MB and decoding is most of their work.
-constexpr std::int64_t kMostOperands = 65536;
-constexpr std::int64_t kMostMatrixOperands = 786432;
+// Operands of one task, so that they stay in a second cache beside a strip of weights: 256 KB as fp32, 512 KB as bf16; 1.5 MB of bf16 for a
+// matrix unit, for such processors have caches of 2 MB and decoding is most of their work.
+constexpr std::int64_t kMostOperands[] = {65536, 262144, 786432};  // of ProductUnit
 // Rows whose coefficients are made together: the lanes of a register of doubles.
 constexpr std::int32_t kMixTogether = 8;
 // Rows of attention or index work that share decoded keys.
@@ -27,7 +26,7 @@ constexpr std::int32_t kKeyRows = 32;
 
 /// Rows that share decoded weights in a product over `depth` values.
 std::int32_t most_rows(std::int64_t depth, ProductUnit unit) {
-  const std::int64_t most = unit == ProductUnit::matrix ? kMostMatrixOperands : kMostOperands;
+  const std::int64_t most = kMostOperands[static_cast<std::size_t>(unit)];
   return static_cast<std::int32_t>(std::clamp<std::int64_t>(most / depth, kRowBlock / 2, kRowBlock));
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "backends/cpu/fast/scratch.h"
+#include "backends/cpu/product_unit.h"
 #include "ops/ops.h"
 
 namespace deepinfer::cpu {
@@ -20,9 +21,6 @@ struct Range {
 inline constexpr std::int32_t kRowBlock = 128;  ///< most rows of one task of a linear: they share decoded weights
 inline constexpr std::int32_t kHeadChunk = 16;  ///< heads that one attend task takes together
 inline constexpr std::int32_t kKeyTile = 16;    ///< index keys that are scored together
-
-/// What multiplies with quantised weights. The matrix unit is there on some machines only (amx.h) and changes no bit.
-enum class ProductUnit : std::uint8_t { vector, matrix };
 
 /// Pairs of (row, expert) that share an expert, and where their intermediate values live.
 struct ExpertBatch {
@@ -123,8 +121,8 @@ struct Kernels {
 /// The instruction set the kernels of this machine are compiled for, for people: "AVX2".
 [[nodiscard]] std::string_view instruction_set();
 
-/// True where the best kernels of this machine can use a matrix unit.
-[[nodiscard]] bool has_matrix_unit();
+/// The best unit that the best kernels of this machine can use.
+[[nodiscard]] ProductUnit best_product_unit();
 
 /// The best kernels of this machine.
 [[nodiscard]] inline Kernels best_kernels(ProductUnit unit) {

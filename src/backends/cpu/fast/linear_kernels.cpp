@@ -2,6 +2,7 @@
 #include <hwy/base.h>
 
 #include <limits>
+#include <utility>
 
 #include "backends/cpu/fast/kernels.h"
 #include "backends/cpu/rows.h"
@@ -45,9 +46,9 @@ void linear_q8(const LinearQ8Params& p, Range rows, Range columns, Scratch& scra
   const std::int32_t group = columns.begin / p.n;
   check(columns.end <= (group + 1) * p.n, "a linear task has columns of one group");
   const Q8Selection source = {.x = p.x, .rows = rows.size(), .k = p.k, .first = std::int64_t{rows.begin} * p.groups + group, .stride = p.groups};
-  Activations<kProductUnit> x(source, scratch);
+  Activations x(source, scratch);
   const std::int32_t width = p.groups * p.n;
-  multiply_quantised(x, p.weight, columns, Output<bf16>{row_at(p.y, rows.begin, width) + columns.begin, width}, scratch);
+  multiply_quantised<kProductUnit>(x, p.weight, columns, Output<bf16>{row_at(p.y, rows.begin, width) + columns.begin, width}, scratch);
 }
 
 /// What a task of a linear computes.
@@ -160,7 +161,15 @@ void route(const RouteParams& p, Range rows, Scratch& scratch) {
 }
 
 LinearKernels make_linear_kernels(ProductUnit unit) {
-  return {pack_units, unit == ProductUnit::matrix ? linear_q8<ProductUnit::matrix> : linear_q8<ProductUnit::vector>, linear_bf16, route};
+  switch (unit) {
+    case ProductUnit::vector:
+      return {pack_units, linear_q8<ProductUnit::vector>, linear_bf16, route};
+    case ProductUnit::pairs:
+      return {pack_units, linear_q8<ProductUnit::pairs>, linear_bf16, route};
+    case ProductUnit::matrix:
+      return {pack_units, linear_q8<ProductUnit::matrix>, linear_bf16, route};
+  }
+  std::unreachable();
 }
 
 }  // namespace deepinfer::cpu::HWY_NAMESPACE

@@ -1,5 +1,6 @@
 // Experts (docs/spec/model.md 5.5): gate and up projections with the activation, the down projection, the sum over a row's experts.
 #include <limits>
+#include <utility>
 
 #include "backends/cpu/fast/kernels.h"
 #include "backends/cpu/rows.h"
@@ -30,12 +31,12 @@ HWY_INLINE VF activate(VF gate, VF up, VF limit, VF weight) {
 template <ProductUnit kProductUnit>
 void gate_up(const MoeParams& p, const ExpertBatch& batch, Range pairs, Range columns, Scratch& scratch) {
   check(pairs.size() <= kRowBlock, "an expert task has at most one block of rows");
-  Activations<kProductUnit> x({.x = p.x, .rows = pairs.size(), .k = p.hidden, .list = batch.row + pairs.begin}, scratch);
+  Activations x({.x = p.x, .rows = pairs.size(), .k = p.hidden, .list = batch.row + pairs.begin}, scratch);
   const std::int64_t values = static_cast<std::int64_t>(pairs.size()) * columns.size();
   const Output<float> gate = {scratch.take<float>(values), columns.size()};
   const Output<float> up = {scratch.take<float>(values), columns.size()};
-  multiply_quantised(x, batch.weights->w1, columns, gate, scratch);
-  multiply_quantised(x, batch.weights->w3, columns, up, scratch);
+  multiply_quantised<kProductUnit>(x, batch.weights->w1, columns, gate, scratch);
+  multiply_quantised<kProductUnit>(x, batch.weights->w3, columns, up, scratch);
   const VF limit = hn::Set(DF(), p.swiglu_limit > 0 ? p.swiglu_limit : std::numeric_limits<float>::infinity());
   for (std::int32_t i = 0; i < pairs.size(); ++i) {
     const VF weight = hn::Set(DF(), batch.scale[pairs.begin + i]);
@@ -51,9 +52,9 @@ template <ProductUnit kProductUnit>
 void down(const MoeParams& p, const ExpertBatch& batch, Range pairs, Range columns, Scratch& scratch) {
   check(pairs.size() <= kRowBlock, "an expert task has at most one block of rows");
   const Q8Rows activations = {batch.act_codes, batch.act_scales};
-  Activations<kProductUnit> x({.x = activations, .rows = pairs.size(), .k = p.intermediate, .first = pairs.begin}, scratch);
+  Activations x({.x = activations, .rows = pairs.size(), .k = p.intermediate, .first = pairs.begin}, scratch);
   const Output<bf16> y = {row_at(batch.out, pairs.begin, p.hidden) + columns.begin, p.hidden};
-  multiply_quantised(x, batch.weights->w2, columns, y, scratch);
+  multiply_quantised<kProductUnit>(x, batch.weights->w2, columns, y, scratch);
 }
 
 void combine(const MoeParams& p, const bf16* outputs, const std::int32_t* places, Range rows) {
@@ -71,8 +72,15 @@ void combine(const MoeParams& p, const bf16* outputs, const std::int32_t* places
 }
 
 MoeKernels make_moe_kernels(ProductUnit unit) {
-  return unit == ProductUnit::matrix ? MoeKernels{gate_up<ProductUnit::matrix>, down<ProductUnit::matrix>, combine}
-                                     : MoeKernels{gate_up<ProductUnit::vector>, down<ProductUnit::vector>, combine};
+  switch (unit) {
+    case ProductUnit::vector:
+      return {gate_up<ProductUnit::vector>, down<ProductUnit::vector>, combine};
+    case ProductUnit::pairs:
+      return {gate_up<ProductUnit::pairs>, down<ProductUnit::pairs>, combine};
+    case ProductUnit::matrix:
+      return {gate_up<ProductUnit::matrix>, down<ProductUnit::matrix>, combine};
+  }
+  std::unreachable();
 }
 
 }  // namespace deepinfer::cpu::HWY_NAMESPACE

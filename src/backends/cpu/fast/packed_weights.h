@@ -2,7 +2,7 @@
 // A block holds what one step of a product reads, so that a unit is one stream of bytes. The same bytes as the row layout, in another order:
 //   FP8, 512 bytes: for 16 pairs of k: for 16 columns: codes of k = 2 i and 2 i + 1.
 //   FP4, 256 bytes: for 4 groups of k: for 16 columns: a 32-bit word with the codes of k = 8 i .. 8 i + 7; then scales [unit, block, 16].
-// Scales of FP8 stay as they are, one per 32 x 32 block. Not here: what is done with them (units-inl.h, amx.cpp).
+// Scales of FP8 stay as they are, one per 32 x 32 block. Not here: what is done with them (units-inl.h, pairs.cpp, amx.cpp).
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,14 @@ inline constexpr std::int32_t kUnitDepth = 32;  ///< k values of a block
 [[nodiscard]] constexpr std::int32_t block_bytes(WeightFormat format) {
   return format == WeightFormat::fp8 ? kUnit * kUnitDepth : kUnit * kUnitDepth / 2;
 }
+
+/// Consecutive blocks of one unit. FP8: one scale per block; FP4: [blocks, 16].
+struct UnitBlocks {
+  WeightFormat format;
+  const std::uint8_t* codes;
+  const std::uint8_t* scales;
+  std::int32_t count;
+};
 
 /// One block from `count` rows of codes, `stride` bytes apart; columns beyond them repeat the first. Both formats move whole words: the two
 /// codes of a pair, or eight packed ones.

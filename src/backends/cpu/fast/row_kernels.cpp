@@ -2,6 +2,7 @@
 #include "backends/cpu/cache_rows.h"
 #include "backends/cpu/fast/amx.h"
 #include "backends/cpu/fast/kernels.h"
+#include "backends/cpu/fast/pairs.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/fast/row_kernels.cpp"
@@ -123,7 +124,7 @@ void store_compressed(const StoreCompressedParams& p, Range rows, Scratch& scrat
 RowKernels make_row_kernels() { return {rms_norm, quantise, rotate, window_rows, compress_pairs, store_index_keys, store_compressed}; }
 
 const char* target_name() { return hwy::TargetName(HWY_TARGET); }
-bool target_has_matrix_unit() { return HWY_TARGET == HWY_AVX3; }
+bool target_has_units() { return HWY_TARGET == HWY_AVX3; }
 
 }  // namespace deepinfer::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -132,8 +133,13 @@ HWY_AFTER_NAMESPACE();
 namespace deepinfer::cpu {
 HWY_EXPORT(target_name);
 std::string_view instruction_set() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
-HWY_EXPORT(target_has_matrix_unit);
-bool has_matrix_unit() { return HWY_DYNAMIC_DISPATCH(target_has_matrix_unit)() && amx::is_usable(); }
+HWY_EXPORT(target_has_units);
+ProductUnit best_product_unit() {
+  if (!HWY_DYNAMIC_DISPATCH(target_has_units)() || !pairs::is_usable()) {
+    return ProductUnit::vector;
+  }
+  return amx::is_usable() ? ProductUnit::matrix : ProductUnit::pairs;
+}
 HWY_EXPORT(make_row_kernels);
 RowKernels row_kernels() { return HWY_DYNAMIC_DISPATCH(make_row_kernels)(); }
 }  // namespace deepinfer::cpu

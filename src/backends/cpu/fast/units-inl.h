@@ -44,6 +44,7 @@ class Fp8Units {
 
   Fp8Units(const QuantWeight& weight, std::int32_t k) : weight_(weight), k_(k) {}
 
+  [[nodiscard]] HWY_INLINE const QuantWeight& weight() const { return weight_; }
   [[nodiscard]] HWY_INLINE const std::uint8_t* codes() const { return weight_.codes; }
   [[nodiscard]] HWY_INLINE WeightLayout layout() const { return weight_.layout; }
   [[nodiscard]] HWY_INLINE std::int64_t row_bytes() const { return k_; }
@@ -167,6 +168,7 @@ class Fp4Units {
 
   Fp4Units(const QuantWeight& weight, std::int32_t k) : weight_(weight), k_(k) {}
 
+  [[nodiscard]] HWY_INLINE const QuantWeight& weight() const { return weight_; }
   [[nodiscard]] HWY_INLINE const std::uint8_t* codes() const { return weight_.codes; }
   [[nodiscard]] HWY_INLINE WeightLayout layout() const { return weight_.layout; }
   [[nodiscard]] HWY_INLINE std::int64_t row_bytes() const { return k_ / 2; }
@@ -255,6 +257,34 @@ HWY_INLINE const std::uint8_t* unit_block(const Units& weights, Range columns, s
   pack_unit_block<Units::kFormat>(weights.codes() + columns.begin * weights.row_bytes() + block * (kBytes / kUnit), weights.row_bytes(),
                                   columns.size(), buffer);
   return buffer;
+}
+
+/// Room that unit_blocks needs to pack blocks.
+[[nodiscard]] constexpr std::int64_t packed_bytes(WeightFormat format, std::int32_t num_blocks) {
+  return std::int64_t{num_blocks} * (block_bytes(format) + kUnit);
+}
+
+/// Some blocks of at most sixteen columns; those of FP8 share a scale. Where they lie, or packed into `buffer` from rows.
+template <class Units>
+HWY_INLINE UnitBlocks unit_blocks(const Units& weights, Range columns, Range blocks, std::uint8_t* buffer) {
+  constexpr std::int32_t kBytes = block_bytes(Units::kFormat);
+  constexpr bool kIsFp8 = Units::kFormat == WeightFormat::fp8;
+  const std::int64_t row_blocks = weights.row_bytes() * kUnit / kBytes;
+  const std::uint8_t* scales = weights.weight().scales + (columns.begin / (kIsFp8 ? kWeightBlock : kUnit) * row_blocks + blocks.begin) * (kIsFp8 ? 1 : kUnit);
+  if (weights.layout() == WeightLayout::units) {
+    return {Units::kFormat, unit_block(weights, columns, blocks.begin, buffer), scales, blocks.size()};
+  }
+  for (std::int32_t block = 0; block < blocks.size(); ++block) {
+    static_cast<void>(unit_block(weights, columns, blocks.begin + block, buffer + block * kBytes));
+  }
+  if constexpr (!kIsFp8) {
+    std::uint8_t* own = buffer + blocks.size() * kBytes;
+    for (std::int32_t i = 0; i < blocks.size() * kUnit; ++i) {
+      own[i] = weights.weight().scales[std::min(columns.begin + i % kUnit, columns.end - 1) * row_blocks + blocks.begin + i / kUnit];
+    }
+    scales = own;
+  }
+  return {Units::kFormat, buffer, scales, blocks.size()};
 }
 
 }  // namespace deepinfer::cpu::HWY_NAMESPACE

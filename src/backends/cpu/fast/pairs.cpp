@@ -1,0 +1,222 @@
+#include "backends/cpu/fast/pairs.h"
+
+#if defined(__x86_64__) && defined(__linux__)
+
+#include <cpuid.h>
+
+#include <array>
+#include <bit>
+
+#include <immintrin.h>
+
+#include "backends/cpu/fast/e4m3_magnitudes.h"
+#include "tensor/formats.h"
+
+namespace deepinfer::cpu::pairs {
+
+bool is_usable() {
+  constexpr unsigned kBytes = 1U << 1U;                       // leaf 7: ECX, byte permutations (VBMI)
+  constexpr unsigned kWords = 1U << 30U, kShort = 1U << 31U;  // leaf 7: EBX, AVX-512 BW and VL
+  constexpr unsigned kBf16 = 1U << 5U;                        // leaf 7, second part: EAX
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (c & kBytes) == 0 || (b & kWords) == 0 || (b & kShort) == 0) {
+    return false;
+  }
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kBf16) != 0;
+}
+
+}  // namespace deepinfer::cpu::pairs
+
+// From here on only what runs on such a processor: no templates of other headers, which other files might then share.
+#pragma GCC push_options
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"  // g++ 12 finds them in its own intrinsics
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,avx512bf16")
+
+namespace deepinfer::cpu::pairs {
+namespace {
+
+#include "backends/cpu/fast/e4m3_lookup-inl.h"
+
+constexpr std::int32_t kWords = kUnitDepth / 2;  // of a row and a block
+
+__m512 add_products(__m512 sum, __m512i w, __m512i x) { return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(w), reinterpret_cast<__m512bh>(x)); }
+
+/// Decodes blocks of one format: visit(place, words of sixteen columns) for the places of a block, ascending from the first one.
+class Fp8 {
+ public:
+  static constexpr std::int32_t kSteps = 8, kStepPlaces = 2, kStepBytes = 64, kScales = 1;
+
+  Fp8() : lookup_(kE4m3Magnitudes[0]) {}
+
+  template <class Visit>
+  void decode(const std::uint8_t* codes, std::int32_t place, const Visit& visit) const {
+    // Bytes of four values of k: of 16 columns the first two, of 16 columns the others. Unpacking takes eight bytes of each quarter for the even
+    // ones and eight for the odd ones.
+    alignas(64) static constexpr std::array<std::uint8_t, 64> kArranged = [] {
+      std::array<std::uint8_t, 64> out{};
+      for (std::uint8_t i = 0; i < 64; ++i) {
+        const auto column = static_cast<std::uint8_t>(i / 16 * 4 + i % 8 / 2);
+        out[i] = static_cast<std::uint8_t>((i % 2 == 0 ? 32 : 0) + 2 * column + (i % 16 >= 8 ? 1 : 0));
+      }
+      return out;
+    }();
+    const __m512i arranged = _mm512_permutexvar_epi8(_mm512_load_si512(&kArranged), _mm512_loadu_si512(codes));
+    const Lookup::Values values = lookup_(arranged);
+    visit(place, values.first);
+    visit(place + 1, values.second);
+  }
+
+  static __m512 scales(const std::uint8_t* bytes) { return _mm512_set1_ps(ue8m0_to_float(*bytes)); }
+
+ private:
+  Lookup lookup_;
+};
+
+class Fp4 {
+ public:
+  static constexpr std::int32_t kSteps = 4, kStepPlaces = 4, kStepBytes = 64, kScales = kUnit;
+
+  Fp4() {
+    // Values 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives as bf16, twice: the look-up takes five bits of an index.
+    const __m256i half = _mm256_setr_epi16(0, 0x3F00, 0x3F80, 0x3FC0, 0x4000, 0x4040, 0x4080, 0x40C0, static_cast<short>(0x8000),
+                                           static_cast<short>(0xBF00), static_cast<short>(0xBF80), static_cast<short>(0xBFC0),
+                                           static_cast<short>(0xC000), static_cast<short>(0xC040), static_cast<short>(0xC080),
+                                           static_cast<short>(0xC0C0));
+    values_ = _mm512_inserti64x4(_mm512_castsi256_si512(half), half, 1);
+  }
+
+  template <class Visit>
+  void decode(const std::uint8_t* codes, std::int32_t place, const Visit& visit) const {
+    // Bytes 0 .. 3 of a column hold k, k + 1; k + 2, k + 3; ..: as 1, 3, 0, 2 each half has four indices, of which the lowest is looked up.
+    const __m512i index = _mm512_shuffle_epi8(_mm512_loadu_si512(codes), _mm512_set4_epi32(0x0E0C0F0D, 0x0A080B09, 0x06040705, 0x02000301));
+    visit(place, _mm512_permutexvar_epi16(index, values_));
+    visit(place + 1, _mm512_permutexvar_epi16(_mm512_srli_epi16(index, 4), values_));
+    visit(place + 2, _mm512_permutexvar_epi16(_mm512_srli_epi16(index, 8), values_));
+    visit(place + 3, _mm512_permutexvar_epi16(_mm512_srli_epi16(index, 12), values_));
+  }
+
+  static __m512 scales(const std::uint8_t* bytes) {
+    const __m512i exponents = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
+    return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_slli_epi32(exponents, 23), _mm512_set1_epi32(0x00400000)));  // 2^-127 is a subnormal number
+  }
+
+ private:
+  __m512i values_;
+};
+
+// Units lie one after the other, so what is asked for ahead is needed soon; the arithmetic of several rows would leave the memory idle otherwise.
+constexpr std::int32_t kAhead = 2048;
+constexpr int kMostRows = 8;  // whose sums stay in registers
+
+template <class Format, int kRows>
+void multiply_rows(const Rows& x, const UnitBlocks& w, float* sums) {
+  const Format format;
+  const std::uint8_t* codes = w.codes;
+  __m512 total[kRows];
+#pragma GCC unroll 8
+  for (int row = 0; row < kRows; ++row) {
+    total[row] = _mm512_setzero_ps();
+  }
+  for (std::int32_t block = 0; block < w.count; ++block) {
+    const std::uint32_t* words = x.words + block * kWords;
+    __m512 sum[2][kRows];
+#pragma GCC unroll 8
+    for (int row = 0; row < kRows; ++row) {
+      sum[0][row] = _mm512_setzero_ps();
+      sum[1][row] = _mm512_setzero_ps();
+    }
+#pragma GCC unroll 8
+    for (std::int32_t step = 0; step < Format::kSteps; ++step, codes += Format::kStepBytes) {
+      if constexpr (kRows > 1) {
+        _mm_prefetch(codes + kAhead, _MM_HINT_T0);
+      }
+      format.decode(codes, step * Format::kStepPlaces, [&](std::int32_t place, __m512i columns) {
+#pragma GCC unroll 8
+        for (int row = 0; row < kRows; ++row) {
+          const auto own = static_cast<int>(words[row * x.stride + place]);
+          sum[place % 2][row] = add_products(sum[place % 2][row], columns, _mm512_set1_epi32(own));
+        }
+      });
+    }
+    const __m512 scale = Format::scales(w.scales + block * Format::kScales);
+#pragma GCC unroll 8
+    for (int row = 0; row < kRows; ++row) {
+      total[row] = _mm512_fmadd_ps(_mm512_add_ps(sum[0][row], sum[1][row]), scale, total[row]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int row = 0; row < kRows; ++row) {
+    _mm512_storeu_ps(sums + row * kUnit, total[row]);
+  }
+}
+
+template <class Format, int kMost>
+void multiply_rows_of(const Rows& x, const UnitBlocks& w, float* sums) {
+  if constexpr (kMost > 1) {
+    if (x.count < kMost) {
+      return multiply_rows_of<Format, kMost - 1>(x, w, sums);
+    }
+  }
+  multiply_rows<Format, kMost>(x, w, sums);
+}
+
+template <class Format>
+void multiply_unit(const Rows& x, const UnitBlocks& w, float* sums) {
+  const std::int32_t num_groups = (x.count + kMostRows - 1) / kMostRows;
+  std::int32_t row = 0;
+  for (std::int32_t group = 0; group < num_groups; ++group) {  // of even size
+    const std::int32_t count = (x.count - row + num_groups - group - 1) / (num_groups - group);
+    multiply_rows_of<Format, kMostRows>({x.words + row * x.stride, x.stride, count}, w, sums + std::int64_t{row} * kUnit);
+    row += count;
+  }
+}
+
+}  // namespace
+
+ScaleRange decode_q8_row(const std::uint8_t* codes, const std::uint8_t* scales, std::int32_t width, std::uint32_t* out) {
+  return decode_q8<ValueOrder::pairs>(codes, scales, width, kUnitDepth, reinterpret_cast<std::uint16_t*>(out));
+}
+
+void multiply(const Rows& x, const UnitBlocks& w, float* sums) {
+  w.format == WeightFormat::fp8 ? multiply_unit<Fp8>(x, w, sums) : multiply_unit<Fp4>(x, w, sums);
+}
+
+void add_pair_products(const std::uint32_t* a, const std::uint32_t* b, float* acc) {
+  _mm512_storeu_ps(acc, add_products(_mm512_loadu_ps(acc), _mm512_loadu_si512(a), _mm512_loadu_si512(b)));
+}
+
+double multiply_in_registers(std::int64_t rounds) {
+  constexpr int kChains = 12;
+  __m512 sum[kChains];
+#pragma GCC unroll 12
+  for (int chain = 0; chain < kChains; ++chain) {
+    sum[chain] = _mm512_setzero_ps();
+  }
+  const __m512i values = _mm512_set1_epi32(0x3C003C00);
+  for (std::int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 12
+    for (int chain = 0; chain < kChains; ++chain) {
+      sum[chain] = add_products(sum[chain], values, values);
+      asm volatile("" : "+v"(sum[chain]));
+    }
+  }
+  return 4.0 * kUnit * kChains * static_cast<double>(rounds);
+}
+
+}  // namespace deepinfer::cpu::pairs
+
+#pragma GCC diagnostic pop
+#pragma GCC pop_options
+
+#else
+
+namespace deepinfer::cpu::pairs {
+
+bool is_usable() { return false; }
+double multiply_in_registers(std::int64_t) { return 0; }
+
+}  // namespace deepinfer::cpu::pairs
+
+#endif
