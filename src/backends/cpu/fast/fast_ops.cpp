@@ -260,8 +260,11 @@ void FastOps::index_select(Stream&, const IndexSelectParams& p) {
 // --- mixture of experts -------------------------------------------------------------------------------------------
 
 void FastOps::route(Stream&, const RouteParams& p) {
+  // Every block of rows reads all weights: no more of them than keep the threads busy.
   const std::int64_t cost = std::int64_t{p.num_experts} * (p.hidden + 64);
-  for_rows(p.num_rows, {cost, kRowBlock}, [&](Range rows, Scratch& scratch) { kernels_.linear.route(p, rows, scratch); });
+  const std::int64_t shared = divide_up(p.num_rows, pool_.num_threads());
+  const auto step = static_cast<std::int32_t>(std::clamp<std::int64_t>(std::max(shared, kTaskCost / cost), 1, kRowBlock));
+  for_tasks(divide_up(p.num_rows, step), [&](std::int32_t task, Scratch& scratch) { kernels_.linear.route(p, piece(task, step, p.num_rows), scratch); });
 }
 
 namespace {
