@@ -224,7 +224,8 @@ void multiply_tile(const std::uint32_t* x, std::int64_t stride, const std::uint3
 }
 
 template <int kMost>
-void multiply_tile_of(std::int32_t rows, const std::uint32_t* x, std::int64_t stride, const std::uint32_t* words, std::int32_t num_blocks, float* sums) {
+void multiply_tile_of(std::int32_t rows, const std::uint32_t* x, std::int64_t stride, const std::uint32_t* words, std::int32_t num_blocks,
+                      float* sums) {
   if constexpr (kMost > 1) {
     if (rows < kMost) {
       return multiply_tile_of<kMost - 1>(rows, x, stride, words, num_blocks, sums);
@@ -248,7 +249,9 @@ std::int32_t fill_tiles(const Columns& w, Blocks blocks, std::uint16_t* tiles) {
   for_blocks(w, blocks, [&](std::int32_t block, const std::uint16_t* values, std::int64_t stride) {
     fetch_rows(values + blocks.count * kUnitDepth, stride);
     std::uint16_t* out = tiles + block * kUnit * kUnitDepth;
-    visit_block<Order::plain>(values, stride, least, [&]<int kWord>(Word<kWord>, __m512i columns) { _mm512_store_si512(out + 2 * kUnit * kWord, columns); });
+    visit_block<Order::plain>(values, stride, least, [&]<int kWord>(Word<kWord>, __m512i columns) {
+      _mm512_store_si512(out + 2 * kUnit * kWord, columns);
+    });
   });
   return least.exponent();
 }
@@ -260,7 +263,9 @@ std::int32_t fill_panel(const Columns& w, Blocks blocks, std::int32_t unit, std:
   for_blocks(w, blocks, [&](std::int32_t block, const std::uint16_t* values, std::int64_t stride) {
     fetch_rows(values + blocks.count * kUnitDepth, stride);
     std::uint32_t* out = words + block * kWords * kPanelColumns + unit * kUnit;
-    visit_block<Order::pairs>(values, stride, least, [&]<int kWord>(Word<kWord>, __m512i columns) { _mm512_store_si512(out + kWord * kPanelColumns, columns); });
+    visit_block<Order::pairs>(values, stride, least, [&]<int kWord>(Word<kWord>, __m512i columns) {
+      _mm512_store_si512(out + kWord * kPanelColumns, columns);
+    });
   });
   return least.exponent();
 }
