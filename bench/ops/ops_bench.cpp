@@ -2,7 +2,7 @@
 // Every operation at nano and real sizes for several numbers of rows: time, bytes and FLOPs it needs, GB/s, GFLOP/s, and how close it comes
 // to the floor max(bytes / bandwidth, FLOPs / peak), both measured in the same run (docs/spec/kernels.md section 2). More than 100 % means that
 // the operands came from caches. Best of many short batches; one thread is measured in processor time, so that on a machine that others use,
-// waiting for a core does not count. UNIT: vector, pairs, matrix, what multiplies with quantised weights; several are measured in turn.
+// waiting for a core does not count. UNIT: vector, pairs, matrix, what multiplies with weights; several are measured in turn.
 #include <time.h>
 
 #include <algorithm>
@@ -128,8 +128,8 @@ void print_cases(const std::vector<OpCase>& cases, const std::vector<std::int32_
         ways.push_back({*device, op_case.prepare(*device, test::first_rows(count))});
       }
       measure(ways);
-      const bool is_quantised = op_case.op == "linear_q8" || op_case.op == "moe";
-      const double peak = is_quantised ? limits.quantised_flops_per_second : limits.flops_per_second;
+      const bool on_unit = op_case.op.starts_with("linear_") || op_case.op == "moe" || op_case.op == "route";
+      const double peak = on_unit ? limits.quantised_flops_per_second : limits.flops_per_second;
       const test::PreparedOp& op = ways.front().op;
       const double floor = std::max(op.bytes / limits.bytes_per_second, op.flops / peak);
       std::printf("%-60s %5d %10.1f %10.1f", name.c_str(), count, op.bytes * 1e-3, op.flops * 1e-3);
@@ -160,7 +160,7 @@ int run(int argc, char** argv) {
     devices.push_back(make_device(num_threads, i < argc ? argv[i] : ""));
   }
   const cpu::MachineLimits limits = cpu::probe_machine(devices.front()->info().num_threads);
-  std::printf("%d threads: %.1f GB/s, %.1f GFLOP/s fp32, %.1f GFLOP/s for quantised products\n%-60s %5s %10s %10s", devices.front()->info().num_threads,
+  std::printf("%d threads: %.1f GB/s, %.1f GFLOP/s fp32, %.1f GFLOP/s of the best product unit\n%-60s %5s %10s %10s", devices.front()->info().num_threads,
               limits.bytes_per_second * 1e-9, limits.flops_per_second * 1e-9, limits.quantised_flops_per_second * 1e-9, "operation", "rows", "KB", "KFLOP");
   for (std::size_t i = 0; i < devices.size(); ++i) {
     std::printf(" | %10s %8s %8s %7s", "us", "GB/s", "GFLOP/s", "% floor");

@@ -117,7 +117,7 @@ cpu::MachineLimits limits_of(Device& device) {
 
 /// Seconds that bytes and FLOPs of an operation take at least.
 double floor_of(const OpTime& time, const cpu::MachineLimits& limits) {
-  const double peak = time.is_quantised_product ? limits.quantised_flops_per_second : limits.flops_per_second;
+  const double peak = time.on_product_unit ? limits.quantised_flops_per_second : limits.flops_per_second;
   return std::max(time.bytes / limits.bytes_per_second, time.flops / peak);
 }
 
@@ -140,7 +140,7 @@ StepFigures figures_of(std::string name, double rows, double seconds, const OpTi
   for (const auto& [operation, time] : times) {
     out.bytes += time.bytes;
     out.flops += time.flops;
-    out.compute_seconds += time.flops / (time.is_quantised_product ? limits.quantised_flops_per_second : limits.flops_per_second);
+    out.compute_seconds += time.flops / (time.on_product_unit ? limits.quantised_flops_per_second : limits.flops_per_second);
   }
   out.read_seconds = out.bytes / limits.bytes_per_second;
   return out;
@@ -159,6 +159,7 @@ void print_json(const StepFigures& step, const OpTimes& times, const cpu::Machin
     operations.push_back(json::Object{{"operation", name},
                                       {"calls", time.num_calls},
                                       {"seconds", time.seconds},
+                                      {"processor_seconds", time.processor_seconds},
                                       {"bytes", time.bytes},
                                       {"flops", time.flops},
                                       {"floor_seconds", floor_of(time, limits)}});
@@ -177,11 +178,12 @@ void print_operations(const OpTimes& times, const cpu::MachineLimits& limits) {
   std::vector<std::pair<std::string, OpTime>> sorted(times.begin(), times.end());
   std::ranges::sort(sorted, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   const double total = std::accumulate(sorted.begin(), sorted.end(), 0.0, [](double sum, const auto& entry) { return sum + entry.second.seconds; });
-  print_line(fmt::format("  {:<46} {:>5} {:>10} {:>7} {:>8} {:>9} {:>8}", "operation", "calls", "us each", "% time", "GB/s", "GFLOP/s", "% floor"));
+  print_line(fmt::format("  {:<46} {:>5} {:>10} {:>10} {:>7} {:>8} {:>9} {:>8}", "operation", "calls", "us each", "us threads", "% time", "GB/s", "GFLOP/s", "% floor"));
   for (std::size_t i = 0; i < std::min(sorted.size(), kWorthALine); ++i) {
     const auto& [name, time] = sorted[i];
+    const auto calls = static_cast<double>(time.num_calls);
     const std::string of_floor = time.bytes > 0 ? fmt::format("{:8.1f}", kPercent * floor_of(time, limits) / time.seconds) : "       -";
-    print_line(fmt::format("  {:<46} {:5} {:10.2f} {:7.1f} {:8.2f} {:9.1f} {}", name, time.num_calls, 1e6 * time.seconds / static_cast<double>(time.num_calls),
+    print_line(fmt::format("  {:<46} {:5} {:10.2f} {:10.2f} {:7.1f} {:8.2f} {:9.1f} {}", name, time.num_calls, 1e6 * time.seconds / calls, 1e6 * time.processor_seconds / calls,
                            kPercent * time.seconds / total, time.bytes / time.seconds / kGiga, time.flops / time.seconds / kGiga, of_floor));
   }
 }
@@ -248,7 +250,7 @@ int bench_steps(What what, const Flags& flags) {
                                           {"quantised_flops_per_second", limits.quantised_flops_per_second}}));
   } else {
     const bool is_cpu = info.reads_host_memory;
-    print_line(fmt::format("{}{}; measured: {:.1f} GB/s {}, {:.1f} GFLOP/s {}, {:.1f} GFLOP/s for quantised products", info.description,
+    print_line(fmt::format("{}{}; measured: {:.1f} GB/s {}, {:.1f} GFLOP/s {}, {:.1f} GFLOP/s of the best product unit", info.description,
                            is_cpu ? fmt::format(", {} threads", info.num_threads) : "", limits.bytes_per_second / kGiga,
                            is_cpu ? "read" : "copied", limits.flops_per_second / kGiga, is_cpu ? "fp32" : "bf16",
                            limits.quantised_flops_per_second / kGiga));

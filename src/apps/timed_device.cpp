@@ -1,5 +1,7 @@
 #include "apps/timed_device.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -15,7 +17,7 @@ struct Work {
   std::string shape;
   double bytes = 0;
   double flops = 0;
-  bool is_quantised_product = false;
+  bool on_product_unit = false;
 };
 
 double bytes_of(WeightFormat format, double n, double k) { return format == WeightFormat::fp8 ? n * k * (1 + 1.0 / 1024) : n * k * (0.5 + 1.0 / 32); }
@@ -28,12 +30,12 @@ Work work_of(const LinearQ8Params& p) {
 
 Work work_of(const LinearBf16Params& p) {
   const double weights = static_cast<double>(p.n) * p.k;
-  return {fmt::format("bf16 [{},{}]", p.n, p.k), 2 * weights, 2 * p.num_rows * weights, false};
+  return {fmt::format("bf16 [{},{}]", p.n, p.k), 2 * weights, 2 * p.num_rows * weights, true};
 }
 
 Work work_of(const RouteParams& p) {
   const double weights = static_cast<double>(p.num_experts) * p.hidden;
-  return {fmt::format("[{},{}]", p.num_experts, p.hidden), 2 * weights, 2 * p.num_rows * weights, false};
+  return {fmt::format("[{},{}]", p.num_experts, p.hidden), 2 * weights, 2 * p.num_rows * weights, true};
 }
 
 Work work_of(const MixParams& p) {
@@ -48,6 +50,12 @@ Work work_of(const AttendParams& p) {
   const double bytes = p.chunks.num_chunks * window * window_record_bytes(p.head_dim) + p.rows.num_rows * listed * compressed_record_bytes(p.head_dim);
   return {fmt::format("{} heads of {}, {} + {} keys", p.heads, p.head_dim, window, listed), bytes,
           4.0 * p.rows.num_rows * p.heads * p.head_dim * (window + listed), false};
+}
+
+double processor_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 }  // namespace
@@ -166,15 +174,17 @@ class TimedDevice::TimedOps final : public Ops {
       return;
     }
     stream.synchronize();
+    const double processor_begin = processor_seconds();
     const auto begin = std::chrono::steady_clock::now();
     run();
     stream.synchronize();
     OpTime& time = times_[work.shape.empty() ? operation : fmt::format("{} {}", operation, work.shape)];
     time.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    time.processor_seconds += processor_seconds() - processor_begin;
     ++time.num_calls;
     time.bytes += work.bytes;
     time.flops += work.flops;
-    time.is_quantised_product = work.is_quantised_product;
+    time.on_product_unit = work.on_product_unit;
   }
 
   Ops& inner_;

@@ -16,9 +16,10 @@ namespace deepinfer::apps {
 struct OpTime {
   std::int64_t num_calls = 0;
   double seconds = 0;
+  double processor_seconds = 0;  ///< of all threads of this process
   double bytes = 0;
   double flops = 0;
-  bool is_quantised_product = false;  ///< a matrix unit may do it
+  bool on_product_unit = false;  ///< a unit that multiplies bf16 may do it
 };
 
 /// By "operation shape".

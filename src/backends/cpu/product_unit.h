@@ -1,4 +1,4 @@
-// What multiplies with quantised weights on an x86 processor. Not here: the products (fast/quantised-inl.h).
+// What multiplies with weights on an x86 processor. Not here: the products (fast/quantised-inl.h, fast/bf16_products-inl.h).
 #pragma once
 
 #include <cstdint>

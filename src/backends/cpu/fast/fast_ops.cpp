@@ -44,7 +44,7 @@ void FastOps::for_blocks(const Product& product, const Work& work) {
   if (product.num_rows <= 0) {
     return;
   }
-  const std::int32_t row_blocks = divide_up(product.num_rows, most_rows(product.depth, unit_));
+  const std::int32_t row_blocks = divide_up(product.num_rows, product.most_rows);
   const std::int32_t row_step = divide_up(product.num_rows, row_blocks);
   const std::int64_t cost = static_cast<std::int64_t>(product.num_rows) * product.groups * product.columns * product.depth;
   const std::int64_t most_tasks = pool_.num_threads() == 1 ? 1 : std::int64_t{pool_.num_threads()} * kTasksPerThread;
@@ -158,12 +158,14 @@ void FastOps::rotate(Stream&, const RotateParams& p) {
 }
 
 void FastOps::linear_q8(Stream&, const LinearQ8Params& p) {
-  for_blocks({p.num_rows, p.groups, p.n, p.k},
+  for_blocks({p.num_rows, p.groups, p.n, p.k, most_rows(p.k, unit_)},
              [&](Range rows, Range columns, Scratch& scratch) { kernels_.linear.linear_q8(p, rows, columns, scratch); });
 }
 
 void FastOps::linear_bf16(Stream&, const LinearBf16Params& p) {
-  for_blocks({p.num_rows, 1, p.n, p.k},
+  // Columns are transposed for every block of rows, which costs more than operands from a third cache.
+  const std::int32_t most = unit_ == ProductUnit::vector ? most_rows(p.k, unit_) : kRowBlock;
+  for_blocks({p.num_rows, 1, p.n, p.k, most},
              [&](Range rows, Range columns, Scratch& scratch) { kernels_.linear.linear_bf16(p, rows, columns, scratch); });
 }
 
@@ -258,8 +260,11 @@ void FastOps::index_select(Stream&, const IndexSelectParams& p) {
 // --- mixture of experts -------------------------------------------------------------------------------------------
 
 void FastOps::route(Stream&, const RouteParams& p) {
+  // Every block of rows reads all weights: no more of them than keep the threads busy.
   const std::int64_t cost = std::int64_t{p.num_experts} * (p.hidden + 64);
-  for_rows(p.num_rows, {cost, kRowBlock}, [&](Range rows, Scratch& scratch) { kernels_.linear.route(p, rows, scratch); });
+  const std::int64_t shared = divide_up(p.num_rows, pool_.num_threads());
+  const auto step = static_cast<std::int32_t>(std::clamp<std::int64_t>(std::max(shared, kTaskCost / cost), 1, kRowBlock));
+  for_tasks(divide_up(p.num_rows, step), [&](std::int32_t task, Scratch& scratch) { kernels_.linear.route(p, piece(task, step, p.num_rows), scratch); });
 }
 
 namespace {

@@ -71,6 +71,7 @@ class FastOps final : public Ops {
   /// A matrix product cut into blocks of rows and, inside each group of `columns`, pieces of columns.
   struct Product {
     std::int32_t num_rows = 0, groups = 1, columns = 0, depth = 0;
+    std::int32_t most_rows = kRowBlock;  ///< of a block
   };
   template <class Work>
   void for_blocks(const Product& product, const Work& work);

@@ -142,14 +142,6 @@ HWY_INLINE float sum_lanes(const F16& v) {
   return lane[0];
 }
 
-/// out[i] = sum of v[i], i < 4.
-HWY_INLINE void sum_lanes4(const F16& a, const F16& b, const F16& c, const F16& d, float* out) {
-  out[0] = sum_lanes(a);
-  out[1] = sum_lanes(b);
-  out[2] = sum_lanes(c);
-  out[3] = sum_lanes(d);
-}
-
 #else
 
 using D4 = hn::FixedTag<float, 4>;
@@ -178,32 +170,16 @@ HWY_INLINE V4 fold_to_quad(const F16& v) {
 #endif
 }
 
-HWY_INLINE V4 interleave_lower_pairs(V4 low, V4 high) {
-  const hn::Repartition<std::uint64_t, D4> d2;
-  return hn::BitCast(D4(), hn::InterleaveLower(d2, hn::BitCast(d2, low), hn::BitCast(d2, high)));
-}
-
 HWY_INLINE V4 interleave_upper_pairs(V4 low, V4 high) {
   const hn::Repartition<std::uint64_t, D4> d2;
   return hn::BitCast(D4(), hn::InterleaveUpper(d2, hn::BitCast(d2, low), hn::BitCast(d2, high)));
 }
 
-/// Four quads to their four sums: lanes i + i+2, then the two that are left.
-HWY_INLINE V4 sum_quads(V4 a, V4 b, V4 c, V4 d) {
-  const D4 d4;
-  const V4 ab = hn::Add(hn::InterleaveLower(d4, a, b), hn::InterleaveUpper(d4, a, b));  // a02 b02 a13 b13
-  const V4 cd = hn::Add(hn::InterleaveLower(d4, c, d), hn::InterleaveUpper(d4, c, d));
-  return hn::Add(interleave_lower_pairs(ab, cd), interleave_upper_pairs(ab, cd));
-}
-
 HWY_INLINE float sum_lanes(const F16& v) {
+  const D4 d4;
   const V4 quad = fold_to_quad(v);
-  return hn::GetLane(sum_quads(quad, quad, quad, quad));
-}
-
-/// out[0 .. 4) = sums of a, b, c, d.
-HWY_INLINE void sum_lanes4(const F16& a, const F16& b, const F16& c, const F16& d, float* out) {
-  hn::StoreU(sum_quads(fold_to_quad(a), fold_to_quad(b), fold_to_quad(c), fold_to_quad(d)), D4(), out);
+  const V4 two = hn::Add(hn::InterleaveLower(d4, quad, quad), hn::InterleaveUpper(d4, quad, quad));  // 02 02 13 13
+  return hn::GetLane(hn::Add(two, interleave_upper_pairs(two, two)));
 }
 
 #endif

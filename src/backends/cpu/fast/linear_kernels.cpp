@@ -12,9 +12,9 @@
 #define HWY_TARGET_INCLUDE "backends/cpu/fast/linear_kernels.cpp"
 #include <hwy/foreach_target.h>
 
+#include "backends/cpu/fast/bf16_products-inl.h"
 #include "backends/cpu/fast/math-inl.h"
 #include "backends/cpu/fast/quantised-inl.h"
-#include "backends/cpu/fast/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace deepinfer::cpu::HWY_NAMESPACE {
@@ -58,13 +58,14 @@ struct Block {
 };
 
 /// Sums of a few columns at a time, then the bias and the one rounding.
-void multiply_with_bias(const LinearBf16Params& p, const Operand& x, const Bf16Weights& weights, Block block, Scratch& scratch) {
+template <ProductUnit kProductUnit>
+void multiply_with_bias(const LinearBf16Params& p, Bf16Activations& x, const Bf16Units& weights, Block block, Scratch& scratch) {
   constexpr std::int32_t kColumns = 8 * kTileColumns;
-  float* sums = scratch.take<float>(static_cast<std::int64_t>(x.rows) * kColumns);
+  float* sums = scratch.take<float>(static_cast<std::int64_t>(x.rows()) * kColumns);
   for (std::int32_t c = block.columns.begin; c < block.columns.end; c += kColumns) {
     const Range part = {c, std::min(c + kColumns, block.columns.end)};
-    multiply_bf16(x, weights, part, Output<float>{sums, kColumns}, scratch);
-    for (std::int32_t r = 0; r < x.rows; ++r) {
+    multiply_bf16<kProductUnit>(x, weights, part, Output<float>{sums, kColumns}, scratch);
+    for (std::int32_t r = 0; r < x.rows(); ++r) {
       for (std::int32_t i = 0; i < part.size(); ++i) {
         const float value = row_at(sums, r, kColumns)[i] + to_float(p.bias[c + i]);
         const std::int64_t place = static_cast<std::int64_t>(block.rows.begin + r) * p.n + c + i;
@@ -74,25 +75,18 @@ void multiply_with_bias(const LinearBf16Params& p, const Operand& x, const Bf16W
   }
 }
 
+template <ProductUnit kProductUnit>
 void linear_bf16(const LinearBf16Params& p, Range rows, Range columns, Scratch& scratch) {
   check(rows.size() <= kRowBlock, "a linear task has at most one block of rows");
-  const std::int32_t k = padded_width(p.k);
-  float* x = scratch.take<float>(static_cast<std::int64_t>(rows.size()) * k);
-  for (std::int32_t r = 0; r < rows.size(); ++r) {
-    const std::int64_t row = rows.begin + r;
-    const bf16* source = row_at(p.x, p.row_index != nullptr ? p.row_index[row] : row, p.k);
-    for (std::int32_t i = 0; i < k; i += kPairGroup) {
-      store_pairs(bf16_pairs_within(source, i, p.k), row_at(x, r, k) + i);
-    }
-  }
-  const Bf16Weights weights(p.weight, p.k);
-  const Operand operand = {x, k, rows.size(), k};
+  const bool is_listed = p.row_index != nullptr;
+  Bf16Activations x({is_listed ? p.x : row_at(p.x, rows.begin, p.k), rows.size(), p.k, is_listed ? p.row_index + rows.begin : nullptr}, scratch);
+  const Bf16Units weights(p.weight, p.k);
   if (p.bias != nullptr) {
-    multiply_with_bias(p, operand, weights, {rows, columns}, scratch);
+    multiply_with_bias<kProductUnit>(p, x, weights, {rows, columns}, scratch);
   } else if (p.y_f32 != nullptr) {
-    multiply_bf16(operand, weights, columns, Output<float>{row_at(p.y_f32, rows.begin, p.n) + columns.begin, p.n}, scratch);
+    multiply_bf16<kProductUnit>(x, weights, columns, Output<float>{row_at(p.y_f32, rows.begin, p.n) + columns.begin, p.n}, scratch);
   } else {
-    multiply_bf16(operand, weights, columns, Output<bf16>{row_at(p.y_bf16, rows.begin, p.n) + columns.begin, p.n}, scratch);
+    multiply_bf16<kProductUnit>(x, weights, columns, Output<bf16>{row_at(p.y_bf16, rows.begin, p.n) + columns.begin, p.n}, scratch);
   }
 }
 
@@ -123,20 +117,15 @@ inline bool score_experts(float* logits, std::int32_t padded, std::int32_t num_e
   return finite;
 }
 
+template <ProductUnit kProductUnit>
 void route(const RouteParams& p, Range rows, Scratch& scratch) {
   check(rows.size() <= kRowBlock, "a routing task has at most one block of rows");
-  const std::int32_t k = padded_width(p.hidden);
   const std::int32_t width = (p.num_experts + kVirtualLanes - 1) / kVirtualLanes * kVirtualLanes;
-  float* x = scratch.take<float>(static_cast<std::int64_t>(rows.size()) * k);
   float* scores = scratch.take<float>(static_cast<std::int64_t>(rows.size()) * width);
   float* keys = scratch.take<float>(p.num_experts);
-  for (std::int32_t r = 0; r < rows.size(); ++r) {
-    for (std::int32_t i = 0; i < k; i += kPairGroup) {
-      store_pairs(bf16_pairs_within(row_at(p.u, rows.begin + r, p.hidden), i, p.hidden), row_at(x, r, k) + i);
-    }
-    std::fill_n(row_at(scores, r, width), width, 0.0F);
-  }
-  multiply_bf16({x, k, rows.size(), k}, Bf16Weights(p.weight, p.hidden), {0, p.num_experts}, Output<float>{scores, width}, scratch);
+  std::fill_n(scores, static_cast<std::int64_t>(rows.size()) * width, 0.0F);
+  Bf16Activations x({row_at(p.u, rows.begin, p.hidden), rows.size(), p.hidden}, scratch);
+  multiply_bf16<kProductUnit>(x, Bf16Units(p.weight, p.hidden), {0, p.num_experts}, Output<float>{scores, width}, scratch);
   for (std::int32_t r = 0; r < rows.size(); ++r) {
     const std::int64_t row = rows.begin + r;
     float* score = row_at(scores, r, width);
@@ -160,14 +149,19 @@ void route(const RouteParams& p, Range rows, Scratch& scratch) {
   }
 }
 
+template <ProductUnit kProductUnit>
+LinearKernels linear_kernels_of() {
+  return {pack_units, linear_q8<kProductUnit>, linear_bf16<kProductUnit>, route<kProductUnit>};
+}
+
 LinearKernels make_linear_kernels(ProductUnit unit) {
   switch (unit) {
     case ProductUnit::vector:
-      return {pack_units, linear_q8<ProductUnit::vector>, linear_bf16, route};
+      return linear_kernels_of<ProductUnit::vector>();
     case ProductUnit::pairs:
-      return {pack_units, linear_q8<ProductUnit::pairs>, linear_bf16, route};
+      return linear_kernels_of<ProductUnit::pairs>();
     case ProductUnit::matrix:
-      return {pack_units, linear_q8<ProductUnit::matrix>, linear_bf16, route};
+      return linear_kernels_of<ProductUnit::matrix>();
   }
   std::unreachable();
 }

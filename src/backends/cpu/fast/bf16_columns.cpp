@@ -1,0 +1,288 @@
+#include "backends/cpu/fast/bf16_columns.h"
+
+#if defined(__x86_64__) && defined(__linux__)
+
+#include <immintrin.h>
+
+// From here on only what runs on such a processor: no templates of other headers, which other files might then share.
+#pragma GCC push_options
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"  // g++ 12 finds them in its own intrinsics
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
+
+namespace deepinfer::cpu::bf16_columns {
+namespace {
+
+constexpr std::int32_t kWords = kUnitDepth / 2;  // of a row and a block
+
+/// The order of the halves of two words: k, k + 1; k + 2, k + 3 as they lie, or k + 2, k; k + 3, k + 1 (pairs.h).
+enum class Order : std::uint8_t { plain, pairs };
+
+template <Order kOrder>
+__m512i arranged(__m512i values) {
+  if constexpr (kOrder == Order::plain) {
+    return values;
+  } else {
+    return _mm512_shuffle_epi8(values, _mm512_set4_epi32(0x0B0A0F0E, 0x09080D0C, 0x03020706, 0x01000504));
+  }
+}
+
+/// Least magnitude of bf16 values other than zero.
+class Least {
+ public:
+  Least() : least_(_mm512_set1_epi16(-1)) {}
+
+  void add(__m512i values) {
+    // Twice the magnitude less one: zero becomes the largest number.
+    least_ = _mm512_min_epu16(least_, _mm512_add_epi16(_mm512_add_epi16(values, values), _mm512_set1_epi16(-1)));
+  }
+  [[nodiscard]] std::int32_t exponent() const {
+    const __m256i half = _mm256_min_epu16(_mm512_castsi512_si256(least_), _mm512_extracti64x4_epi64(least_, 1));
+    const __m128i quarter = _mm_min_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    return (_mm_extract_epi16(_mm_minpos_epu16(quarter), 0) + 1) >> 8;
+  }
+
+ private:
+  __m512i least_;
+};
+
+/// 32 values from `values`, of which `count` exist.
+__m512i load_values(const std::uint16_t* values, std::int32_t count) {
+  return count >= kUnitDepth ? _mm512_loadu_si512(values) : _mm512_maskz_loadu_epi16((__mmask32{1} << static_cast<unsigned>(count)) - 1, values);
+}
+
+template <Order kOrder, class Place>
+std::int32_t pack_row(const std::uint16_t* row, std::int32_t count, const Place& place) {
+  Least least;
+  for (std::int32_t k = 0; k < count; k += kUnitDepth) {
+    const __m512i values = load_values(row + k, count - k);
+    least.add(values);
+    _mm512_storeu_si512(place(k / kUnitDepth), arranged<kOrder>(values));
+  }
+  return least.exponent();
+}
+
+/// A number of a word that compilers know: what it chooses stays in registers.
+template <int kIndex>
+struct Word {};
+
+/// Four words of sixteen rows, the first of them kWord: visit(Word, words of sixteen columns).
+template <Order kOrder, int kWord, class Visit>
+void visit_words(const std::uint16_t* values, std::int64_t stride, Least& least, const Visit& visit) {
+  __m512i rows[4];  // of rows i, i + 4, i + 8, i + 12
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const std::uint16_t* own = values + i * stride + 2 * kWord;
+    const auto part = [&](std::int64_t quarter) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(own + 4 * quarter * stride)); };
+    const __m256i lower = _mm256_inserti128_si256(_mm256_castsi128_si256(part(0)), part(1), 1);
+    const __m256i upper = _mm256_inserti128_si256(_mm256_castsi128_si256(part(2)), part(3), 1);
+    rows[i] = _mm512_inserti64x4(_mm512_castsi256_si512(lower), upper, 1);
+    least.add(rows[i]);
+    rows[i] = arranged<kOrder>(rows[i]);
+  }
+  const __m512i low01 = _mm512_unpacklo_epi32(rows[0], rows[1]);
+  const __m512i high01 = _mm512_unpackhi_epi32(rows[0], rows[1]);
+  const __m512i low23 = _mm512_unpacklo_epi32(rows[2], rows[3]);
+  const __m512i high23 = _mm512_unpackhi_epi32(rows[2], rows[3]);
+  visit(Word<kWord>(), _mm512_unpacklo_epi64(low01, low23));
+  visit(Word<kWord + 1>(), _mm512_unpackhi_epi64(low01, low23));
+  visit(Word<kWord + 2>(), _mm512_unpacklo_epi64(high01, high23));
+  visit(Word<kWord + 3>(), _mm512_unpackhi_epi64(high01, high23));
+}
+
+/// The words of 32 values of sixteen rows.
+template <Order kOrder, class Visit>
+void visit_block(const std::uint16_t* values, std::int64_t stride, Least& least, const Visit& visit) {
+  visit_words<kOrder, 0>(values, stride, least, visit);
+  visit_words<kOrder, 4>(values, stride, least, visit);
+  visit_words<kOrder, 8>(values, stride, least, visit);
+  visit_words<kOrder, 12>(values, stride, least, visit);
+}
+
+/// Values of sixteen rows that end inside a block, padded with zeros.
+struct alignas(64) PaddedBlock {
+  std::uint16_t values[kUnit * kUnitDepth];
+
+  PaddedBlock(const Columns& w, std::int32_t begin) {
+    for (std::int32_t column = 0; column < kUnit; ++column) {
+      _mm512_store_si512(values + column * kUnitDepth, load_values(w.first + column * w.stride + begin, w.count - begin));
+    }
+  }
+};
+
+/// work(block, values, stride) for every block.
+template <class Work>
+void for_blocks(const Columns& w, Blocks blocks, const Work& work) {
+  const std::int32_t whole = w.count / kUnitDepth;
+  const std::int32_t end = blocks.first + blocks.count;
+  for (std::int32_t block = blocks.first; block < (end < whole ? end : whole); ++block) {
+    work(block - blocks.first, w.first + block * kUnitDepth, w.stride);
+  }
+  if (end > whole) {
+    const PaddedBlock padded(w, whole * kUnitDepth);
+    work(whole - blocks.first, padded.values, kUnitDepth);
+  }
+}
+
+/// Asks for the values of sixteen rows, 32 each, so that memory works while others are multiplied.
+void fetch_rows(const std::uint16_t* values, std::int64_t stride) {
+#pragma GCC unroll 16
+  for (int row = 0; row < kUnit; ++row) {
+    _mm_prefetch(reinterpret_cast<const char*>(values + row * stride), _MM_HINT_T1);
+  }
+}
+
+constexpr std::int32_t kAhead = 256;      // values of a row
+constexpr std::int32_t kMostShort = 512;  // sixteen rows are half of the first cache
+
+template <int kRows>
+std::int32_t multiply_few_rows(const pairs::Rows& x, const Columns& w, float* sums) {
+  const bool are_short = w.count <= kMostShort;  // the processor has no time to see that rows are streams: those that follow are asked for
+  Least least;
+  __m512 total[kRows];
+#pragma GCC unroll 8
+  for (int row = 0; row < kRows; ++row) {
+    total[row] = _mm512_setzero_ps();
+  }
+  for_blocks(w, {0, (w.count + kUnitDepth - 1) / kUnitDepth}, [&](std::int32_t block, const std::uint16_t* values, std::int64_t stride) {
+    const std::uint32_t* words = x.words + block * kWords;
+    if (are_short) {
+      fetch_rows(values + kUnit * stride, stride);
+    } else if (kRows > 2) {
+      fetch_rows(values + kAhead, stride);  // arithmetic is long enough to leave the memory idle
+    }
+    __m512 sum[2][kRows];
+#pragma GCC unroll 8
+    for (int row = 0; row < kRows; ++row) {
+      sum[0][row] = _mm512_setzero_ps();
+      sum[1][row] = _mm512_setzero_ps();
+    }
+    visit_block<Order::pairs>(values, stride, least, [&]<int kWord>(Word<kWord>, __m512i columns) {
+#pragma GCC unroll 8
+      for (int row = 0; row < kRows; ++row) {
+        const __m512i own = _mm512_set1_epi32(static_cast<int>(words[row * x.stride + kWord]));
+        sum[kWord % 2][row] = _mm512_dpbf16_ps(sum[kWord % 2][row], reinterpret_cast<__m512bh>(columns), reinterpret_cast<__m512bh>(own));
+      }
+    });
+#pragma GCC unroll 8
+    for (int row = 0; row < kRows; ++row) {
+      total[row] = _mm512_add_ps(total[row], _mm512_add_ps(sum[0][row], sum[1][row]));
+    }
+  });
+#pragma GCC unroll 8
+  for (int row = 0; row < kRows; ++row) {
+    _mm512_storeu_ps(sums + row * kUnit, total[row]);
+  }
+  return least.exponent();
+}
+
+template <int kMost>
+std::int32_t multiply_few_of(const pairs::Rows& x, const Columns& w, float* sums) {
+  if constexpr (kMost > 1) {
+    if (x.count < kMost) {
+      return multiply_few_of<kMost - 1>(x, w, sums);
+    }
+  }
+  return multiply_few_rows<kMost>(x, w, sums);
+}
+
+constexpr std::int32_t kTileRows = 6;  // 24 registers of sums, four of columns, and the rows' words on their way
+
+/// kRows rows times a panel, added to sums.
+template <int kRows>
+void multiply_tile(const std::uint32_t* x, std::int64_t stride, const std::uint32_t* words, std::int32_t num_blocks, float* sums) {
+  for (std::int32_t block = 0; block < num_blocks; ++block, x += kWords) {
+    __m512 sum[2][kRows][kPanelUnits];
+#pragma GCC unroll 8
+    for (int row = 0; row < kRows; ++row) {
+      sum[0][row][0] = sum[0][row][1] = sum[1][row][0] = sum[1][row][1] = _mm512_setzero_ps();
+    }
+#pragma GCC unroll 1
+    for (std::int32_t word = 0; word < kWords; word += 2, words += 2 * kPanelColumns) {
+#pragma GCC unroll 2
+      for (int odd = 0; odd < 2; ++odd) {
+        const auto first = reinterpret_cast<__m512bh>(_mm512_load_si512(words + odd * kPanelColumns));
+        const auto second = reinterpret_cast<__m512bh>(_mm512_load_si512(words + odd * kPanelColumns + kUnit));
+#pragma GCC unroll 8
+        for (int row = 0; row < kRows; ++row) {
+          const auto own = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(x[row * stride + word + odd])));
+          sum[odd][row][0] = _mm512_dpbf16_ps(sum[odd][row][0], first, own);
+          sum[odd][row][1] = _mm512_dpbf16_ps(sum[odd][row][1], second, own);
+        }
+      }
+    }
+#pragma GCC unroll 8
+    for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 2
+      for (int unit = 0; unit < kPanelUnits; ++unit) {
+        float* total = sums + row * kPanelColumns + unit * kUnit;
+        _mm512_store_ps(total, _mm512_add_ps(_mm512_load_ps(total), _mm512_add_ps(sum[0][row][unit], sum[1][row][unit])));
+      }
+    }
+  }
+}
+
+template <int kMost>
+void multiply_tile_of(std::int32_t rows, const std::uint32_t* x, std::int64_t stride, const std::uint32_t* words, std::int32_t num_blocks,
+                      float* sums) {
+  if constexpr (kMost > 1) {
+    if (rows < kMost) {
+      return multiply_tile_of<kMost - 1>(rows, x, stride, words, num_blocks, sums);
+    }
+  }
+  multiply_tile<kMost>(x, stride, words, num_blocks, sums);
+}
+
+}  // namespace
+
+std::int32_t pack_words(const std::uint16_t* row, std::int32_t count, std::uint32_t* out) {
+  return pack_row<Order::pairs>(row, count, [&](std::int32_t block) { return out + block * kWords; });
+}
+
+std::int32_t pack_tile_row(const std::uint16_t* row, std::int32_t count, std::int64_t block_stride, std::uint16_t* out) {
+  return pack_row<Order::plain>(row, count, [&](std::int32_t block) { return out + block * block_stride; });
+}
+
+std::int32_t fill_tiles(const Columns& w, Blocks blocks, std::uint16_t* tiles) {
+  Least least;
+  for_blocks(w, blocks, [&](std::int32_t block, const std::uint16_t* values, std::int64_t stride) {
+    fetch_rows(values + blocks.count * kUnitDepth, stride);
+    std::uint16_t* out = tiles + block * kUnit * kUnitDepth;
+    visit_block<Order::plain>(values, stride, least, [&]<int kWord>(Word<kWord>, __m512i columns) {
+      _mm512_store_si512(out + 2 * kUnit * kWord, columns);
+    });
+  });
+  return least.exponent();
+}
+
+std::int32_t multiply_few(const pairs::Rows& x, const Columns& w, float* sums) { return multiply_few_of<kFewRows>(x, w, sums); }
+
+std::int32_t fill_panel(const Columns& w, Blocks blocks, std::int32_t unit, std::uint32_t* words) {
+  Least least;
+  for_blocks(w, blocks, [&](std::int32_t block, const std::uint16_t* values, std::int64_t stride) {
+    fetch_rows(values + blocks.count * kUnitDepth, stride);
+    std::uint32_t* out = words + block * kWords * kPanelColumns + unit * kUnit;
+    visit_block<Order::pairs>(values, stride, least, [&]<int kWord>(Word<kWord>, __m512i columns) {
+      _mm512_store_si512(out + kWord * kPanelColumns, columns);
+    });
+  });
+  return least.exponent();
+}
+
+void multiply_panel(const pairs::Rows& x, const std::uint32_t* words, std::int32_t num_blocks, float* sums) {
+  const std::int32_t num_tiles = (x.count + kTileRows - 1) / kTileRows;
+  std::int32_t row = 0;
+  for (std::int32_t tile = 0; tile < num_tiles; ++tile) {  // of even size
+    const std::int32_t rows = (x.count - row + num_tiles - tile - 1) / (num_tiles - tile);
+    multiply_tile_of<kTileRows>(rows, x.words + row * x.stride, x.stride, words, num_blocks, sums + std::int64_t{row} * kPanelColumns);
+    row += rows;
+  }
+}
+
+}  // namespace deepinfer::cpu::bf16_columns
+
+#pragma GCC diagnostic pop
+#pragma GCC pop_options
+
+#endif

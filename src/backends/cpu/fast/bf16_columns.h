@@ -1,0 +1,60 @@
+// Rows of bf16 matrices as operands of the units that multiply bf16 (pairs.h, amx.h), on processors with AVX512_BF16. Weights lie as in the
+// checkpoint: sixteen rows (columns of the product) are transposed on the way, which costs less than reading them from memory takes.
+// Those units take numbers below 2^-126 for zero, so every function tells the least exponent it saw. Not here: which product goes where
+// (bf16_products-inl.h).
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cpu/fast/pairs.h"
+
+namespace deepinfer::cpu {
+
+/// In the place of the format of a quantised weight (packed_weights.h).
+struct Bf16Format {};
+[[nodiscard]] constexpr std::int32_t block_bytes(Bf16Format) { return 2 * kUnit * kUnitDepth; }
+
+}  // namespace deepinfer::cpu
+
+namespace deepinfer::cpu::bf16_columns {
+
+inline constexpr std::int32_t kNoExponent = 256;  ///< of nothing but zeros
+
+/// True when all partial sums of products of values with these least exponents (biased; 0: subnormal) are zero or normal numbers: they are
+/// multiples of the product of the values' last places, 2^(exponent - 134).
+[[nodiscard]] constexpr bool is_exact(std::int32_t x, std::int32_t w) { return x > 0 && w > 0 && x + w >= 2 * 134 - 126; }
+
+/// A row of `count` values as words of pairs.h, padded with zeros to a multiple of 32 values.
+std::int32_t pack_words(const std::uint16_t* row, std::int32_t count, std::uint32_t* out);
+/// The same in plain order, `block_stride` values from 32 values to the next 32.
+std::int32_t pack_tile_row(const std::uint16_t* row, std::int32_t count, std::int64_t block_stride, std::uint16_t* out);
+
+/// Sixteen rows of a weight, `stride` values apart, `count` values each; zeros follow up to a multiple of 32.
+struct Columns {
+  const std::uint16_t* first;
+  std::int64_t stride;
+  std::int32_t count;
+};
+/// Blocks of 32 values.
+struct Blocks {
+  std::int32_t first;
+  std::int32_t count;
+};
+
+/// To tiles of amx.h, one a block.
+std::int32_t fill_tiles(const Columns& w, Blocks blocks, std::uint16_t* tiles);
+
+inline constexpr std::int32_t kFewRows = 8;  ///< up to here registers hold all sums, and words of columns are not stored
+/// sums[row, 16 columns] = x . w, 16 floats from row to row.
+std::int32_t multiply_few(const pairs::Rows& x, const Columns& w, float* sums);
+
+inline constexpr std::int32_t kPanelUnits = 2;
+inline constexpr std::int32_t kPanelColumns = kPanelUnits * kUnit;
+inline constexpr std::int32_t kPanelBlocks = 8;  ///< 16 KB of words: half of the first cache
+inline constexpr std::int32_t kPanelWords = kPanelBlocks * kPanelColumns * kUnitDepth / 2;
+/// To words[block][16][kPanelColumns], the columns of unit 0 or 1.
+std::int32_t fill_panel(const Columns& w, Blocks blocks, std::int32_t unit, std::uint32_t* words);
+/// sums[row, kPanelColumns] += x . w for `num_blocks` blocks from the first word of x on.
+void multiply_panel(const pairs::Rows& x, const std::uint32_t* words, std::int32_t num_blocks, float* sums);
+
+}  // namespace deepinfer::cpu::bf16_columns

@@ -1,0 +1,145 @@
+// Products of bf16 rows with bf16 weights: y[row, column] = sum over k of x[row, k] w[column, k], added in the order of units-inl.h by each
+// way of computing them, so that a row's result does not depend on its company. Units that multiply bf16 take the columns whose values cannot
+// give numbers below 2^-126; the others, and columns that do not fill a unit, go where quantised weights go without such units.
+#if defined(DEEPINFER_CPU_FAST_BF16_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef DEEPINFER_CPU_FAST_BF16_PRODUCTS_INL_H_
+#undef DEEPINFER_CPU_FAST_BF16_PRODUCTS_INL_H_
+#else
+#define DEEPINFER_CPU_FAST_BF16_PRODUCTS_INL_H_
+#endif
+
+#include "backends/cpu/fast/bf16_units-inl.h"
+#include "backends/cpu/fast/few_units-inl.h"
+#include "backends/cpu/fast/many_units-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace deepinfer::cpu::HWY_NAMESPACE {
+
+template <>
+inline constexpr std::int32_t kFewUnitRows<Bf16Units> = kLanes == 16 ? 6 : 4;
+
+/// On the vector units of any instruction set.
+template <class T>
+inline void multiply_bf16_units(Bf16Activations& x, const Bf16Units& weights, Range columns, Output<T> y, Scratch& scratch) {
+  if (x.rows() <= kFewUnitRows<Bf16Units>) {
+    multiply_few_units(x.floats(), weights, columns, y);
+  } else {
+    multiply_many_units(x.floats(), weights, columns, y, scratch);
+  }
+}
+
+#if HWY_TARGET == HWY_AVX3
+
+/// Sixteen columns, of which `begin` is the first.
+HWY_INLINE bf16_columns::Columns unit_columns(const Bf16Units& weights, std::int32_t begin) {
+  return {reinterpret_cast<const std::uint16_t*>(weights.column(begin)), weights.k(), weights.k()};
+}
+
+/// Sums [rows, stride] of some columns to y when the least exponent of their weights says that they are right; else they are formed anew.
+struct UnitSums {
+  const float* data;
+  std::int64_t stride;
+  std::int32_t exponent;
+};
+template <class T>
+HWY_INLINE void finish_bf16(Bf16Activations& x, const Bf16Units& weights, Range columns, const UnitSums& sums, Output<T> y, Scratch& scratch) {
+  if (bf16_columns::is_exact(x.least_exponent(), sums.exponent)) {
+    put_sums(sums.data, sums.stride, x.rows(), columns.size(), y);
+  } else {
+    multiply_bf16_units(x, weights, columns, y, scratch);
+  }
+}
+
+/// Whole units by pairs of bf16, few rows.
+template <class T>
+HWY_NOINLINE void multiply_few_bf16(Bf16Activations& x, const Bf16Units& weights, Range columns, Output<T> y, Scratch& scratch) {
+  const pairs::Rows words = x.pair_words();
+  HWY_ALIGN float sums[bf16_columns::kFewRows * kUnit];
+  for (std::int32_t c = columns.begin; c < columns.end; c += kUnit) {
+    const std::int32_t exponent = bf16_columns::multiply_few(words, unit_columns(weights, c), sums);
+    finish_bf16(x, weights, {c, c + kUnit}, {sums, kUnit, exponent}, Output<T>{y.at(0, c - columns.begin), y.stride}, scratch);
+  }
+}
+
+/// Whole units by pairs of bf16.
+template <class T>
+HWY_NOINLINE void multiply_many_bf16(Bf16Activations& x, const Bf16Units& weights, Range columns, Output<T> y, Scratch& scratch) {
+  using bf16_columns::kPanelBlocks;
+  using bf16_columns::kPanelColumns;
+  const std::int32_t num_blocks = x.k() / kUnitDepth;
+  const pairs::Rows words = x.pair_words();
+  auto* panel = scratch.take<std::uint32_t>(bf16_columns::kPanelWords);
+  const std::int64_t num_sums = std::int64_t{x.rows()} * kPanelColumns;
+  float* sums = scratch.take<float>(num_sums);
+  for (std::int32_t c = columns.begin; c < columns.end; c += kPanelColumns) {
+    const Range strip = {c, std::min(c + kPanelColumns, columns.end)};
+    std::fill_n(sums, num_sums, 0.0F);
+    std::int32_t exponent = bf16_columns::kNoExponent;
+    for (std::int32_t block = 0; block < num_blocks; block += kPanelBlocks) {
+      const bf16_columns::Blocks blocks = {block, std::min(kPanelBlocks, num_blocks - block)};
+      for (std::int32_t unit = strip.begin; unit < strip.end; unit += kUnit) {  // a second unit that is not there leaves sums that are not used
+        exponent = std::min(exponent, bf16_columns::fill_panel(unit_columns(weights, unit), blocks, (unit - strip.begin) / kUnit, panel));
+      }
+      bf16_columns::multiply_panel({words.words + std::int64_t{block} * kBlockPairs, words.stride, words.count}, panel, blocks.count, sums);
+    }
+    finish_bf16(x, weights, strip, {sums, kPanelColumns, exponent}, Output<T>{y.at(0, c - columns.begin), y.stride}, scratch);
+  }
+}
+
+/// Whole units on the matrix unit.
+template <class T>
+HWY_NOINLINE void multiply_matrix_bf16(Bf16Activations& x, const Bf16Units& weights, Range columns, Output<T> y, Scratch& scratch) {
+  constexpr std::int32_t kTiles = 32;  // of a panel: 32 KB, in the first cache
+  const amx::Tiling tiling = amx::tiling(x.rows());
+  const std::int32_t most_units = tiling.count == 1 ? amx::kMostUnits : amx::kMostUnits / 2;  // few rows: more sums that do not wait
+  const std::int32_t num_blocks = x.k() / kUnitDepth;
+  const std::int32_t panel_blocks = kTiles / most_units;
+  const std::uint16_t* rows = x.tiles();
+  auto* tiles = scratch.take<std::uint16_t>(std::int64_t{kTiles} * amx::kTileBytes / 2);
+  float* sums = scratch.take<float>(std::int64_t{tiling.padded()} * kUnit * most_units);
+  amx::configure(tiling);
+  for (std::int32_t c = columns.begin; c < columns.end; c += kUnit * most_units) {
+    const Range strip = {c, std::min(c + kUnit * most_units, columns.end)};
+    const std::int32_t units = strip.size() / kUnit;
+    std::int32_t exponent = bf16_columns::kNoExponent;
+    for (std::int32_t block = 0; block < num_blocks; block += panel_blocks) {
+      const bf16_columns::Blocks blocks = {block, std::min(panel_blocks, num_blocks - block)};
+      for (std::int32_t unit = 0; unit < units; ++unit) {
+        std::uint16_t* out = tiles + static_cast<std::int64_t>(unit) * blocks.count * (amx::kTileBytes / 2);
+        exponent = std::min(exponent, bf16_columns::fill_tiles(unit_columns(weights, c + unit * kUnit), blocks, out));
+      }
+      amx::multiply(tiling, {rows, num_blocks, block}, {tiles, units, blocks.count}, {sums, block == 0});
+    }
+    finish_bf16(x, weights, strip, {sums, strip.size(), exponent}, Output<T>{y.at(0, c - columns.begin), y.stride}, scratch);
+  }
+  amx::release();
+}
+
+#endif
+
+/// y = x . w^T.
+template <ProductUnit kProductUnit, class T>
+inline void multiply_bf16(Bf16Activations& x, const Bf16Units& weights, Range columns, Output<T> y, Scratch& scratch) {
+  std::int32_t begin = columns.begin;
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kProductUnit != ProductUnit::vector) {
+    const Range whole = {columns.begin, columns.end - columns.size() % kUnit};
+    begin = whole.end;
+    if (x.rows() <= bf16_columns::kFewRows) {
+      multiply_few_bf16(x, weights, whole, y, scratch);
+    } else if (kProductUnit == ProductUnit::matrix) {
+      multiply_matrix_bf16(x, weights, whole, y, scratch);
+    } else {
+      multiply_many_bf16(x, weights, whole, y, scratch);
+    }
+  }
+#endif
+  if (begin < columns.end) {
+    multiply_bf16_units(x, weights, {begin, columns.end}, Output<T>{y.at(0, begin - columns.begin), y.stride}, scratch);
+  }
+}
+
+}  // namespace deepinfer::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
