@@ -95,6 +95,7 @@ void ExprPool::describe(Node& node, std::span<const std::uint32_t> words) const 
   node.positive = positive;
   measure(node, words);
   classify(node, words);
+  find_gate(node, words);
   node.depth = static_cast<std::uint16_t>(std::min(depth, kMaxDepth + 1));
 }
 

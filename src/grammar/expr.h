@@ -95,6 +95,10 @@ class ExprPool {
   [[nodiscard]] FreeText free_text(ExprId id);
   /// Classes outside which no text of the expression has a character.
   [[nodiscard]] CharClasses mentioned_classes(ExprId id) const { return nodes_[id].mentioned; }
+  /// What a text of the expression must hold to become long.
+  [[nodiscard]] const Gate& gate(ExprId id) const { return nodes_[id].gate; }
+  /// Numbers of remainders: their arrows are many and each is made alone.
+  [[nodiscard]] bool has_multiple(ExprId id) const { return nodes_[id].has_multiple; }
   /// An expression with the same texts of at most `length` characters and the same beginnings of that length: counts beyond it are
   /// forgotten where that changes nothing.
   [[nodiscard]] ExprId forget_counts(ExprId id, std::uint32_t length);
@@ -123,6 +127,8 @@ class ExprPool {
     FreeText free = {};          // all of these are beginnings of texts
     CharClasses single = 0;      // classes each of whose characters is a text
     CharClasses mentioned = 0;   // classes that can stand anywhere in a text
+    CharClasses first = 0;       // classes that a text can begin with
+    Gate gate = {};
     std::uint32_t farthest = 0;  // at least that of the shortest rest, wherever a text has begun
     std::uint32_t data = 0;      // first word in data_
     std::uint32_t size = 0;      // words
@@ -147,6 +153,8 @@ class ExprPool {
   void describe(Node& node, std::span<const std::uint32_t> words) const;
   void measure(Node& node, std::span<const std::uint32_t> words) const;
   void classify(Node& node, std::span<const std::uint32_t> words) const;
+  [[nodiscard]] FreeText free_on(const Node& first, const Node& rest) const;
+  void find_gate(Node& node, std::span<const std::uint32_t> words) const;
   void grow_table();
   [[nodiscard]] std::span<const std::uint32_t> words_in(const Node& node) const { return {data_.data() + node.data, node.size}; }
   ExprId list(Kind kind, std::vector<ExprId> parts);
