@@ -196,6 +196,11 @@ ExprId ExprPool::list(Kind kind, std::vector<ExprId> parts) {
       flat.insert(flat.end(), inner.begin() + 1, inner.end());
     }
   }
+  num_parts_ += flat.size();
+  if (num_parts_ > allowed_parts_) {
+    exhausted_ = true;
+    return kEmpty;
+  }
   std::sort(flat.begin(), flat.end());
   flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
   std::vector<ExprId> kept;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,8 @@
 #include "grammar/code_set.h"
 
 namespace deepinfer::grammar {
+
+struct Budget;
 
 /// Index into an ExprPool; equal ids mean the same expression.
 using ExprId = std::uint32_t;
@@ -107,6 +110,10 @@ class ExprPool {
   /// Visits every class in the expression and replaces its set; used to remove anchor symbols.
   [[nodiscard]] ExprId restrict_to(ExprId id, const CodeSet& alphabet);
 
+  /// From here on no more than that is put together: parts of unions and intersections, which are what takes time.
+  void allow(std::size_t more_parts) { allowed_parts_ = num_parts_ + more_parts; }
+  /// Searches end when `budget` is spent (nullptr: none).
+  void watch(const Budget* budget) { budget_ = budget; }
   /// A limit was hit: whatever was answered since may be wrong and must be thrown away.
   [[nodiscard]] bool exhausted() const { return exhausted_; }
   [[nodiscard]] std::size_t bytes() const;
@@ -177,6 +184,11 @@ class ExprPool {
   [[nodiscard]] bool completes_multiple(ExprId id, ExprId& multiple);
 
   std::uint32_t max_nodes_;
+  std::size_t num_parts_ = 0;
+  std::size_t allowed_parts_ = std::numeric_limits<std::size_t>::max();
+  const Budget* budget_ = nullptr;
+  std::vector<std::uint32_t> seen_;  // by node: the search that met it last
+  std::uint32_t search_ = 0;
   bool exhausted_ = false;
   std::vector<Node> nodes_;
   std::vector<std::uint32_t> data_;
