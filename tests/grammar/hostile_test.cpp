@@ -78,7 +78,7 @@ TEST(Hostile, AMaskThatNeedsTooMuchEndsTheRequestNotTheStep) {
         break;
       }
     }
-    EXPECT_LT(longest, 500ms);  // 30 ms at most on an idle machine
+    EXPECT_LT(longest, 500ms);  // 50 ms of processor time on a loaded machine
   }
 }
 
