@@ -121,7 +121,7 @@ std::span<const float> Engine::adjusted(const LiveRequest& live, std::span<const
 void Engine::take_token(LiveRequest& live, TokenId token) {
   grammar::Matcher* const matcher = live.matcher();
   if (matcher != nullptr && !matcher->accept(token)) {
-    fail_request(live, matcher->is_exhausted() ? "the constraint is too ambiguous: it needs more parser items than the limit"
+    fail_request(live, matcher->is_exhausted() ? "the constraint is too ambiguous: it needs more parser items or automaton states than the limit"
                                                : "the constraint refused a token that its mask allowed");
     return;
   }

@@ -24,6 +24,12 @@ struct FreeText {
   std::uint32_t length = 0xFFFFFFFF;  ///< that: without end
 };
 
+/// Every beginning of more than `length` characters has one of `classes` among its first `length` + 1.
+struct Gate {
+  CharClasses classes = ~CharClasses{0};
+  std::uint32_t length = 0;
+};
+
 /// The classes whose characters are all in `set`.
 [[nodiscard]] CharClasses classes_within(const CodeSet& set);
 /// The classes that have a character in `set`, kCutChar with those beyond ASCII.

@@ -57,6 +57,7 @@ Compiled<std::shared_ptr<const CompiledGrammar>> compile(const CompileJob& job) 
                       .compiled_bytes = job.limits.compiled_bytes,
                       .depth = job.limits.depth};
   ExprPool pool(kMaxCompileNodes);
+  pool.watch(&budget);
   NetworkBuilder builder(pool);
   std::vector<std::string> warnings;
   const Compiled<RuleId> rule =
@@ -65,7 +66,11 @@ Compiled<std::shared_ptr<const CompiledGrammar>> compile(const CompileJob& job) 
     return refuse(rule.error());
   }
   Network network = builder.finish(*rule);
+  pool.watch(nullptr);
   if (pool.exhausted()) {
+    if (const auto error = budget.spent(pool.bytes())) {
+      return refuse(*error);  // a search stopped because of it
+    }
     return refuse({.code = ErrorCode::limit, .message = "the constraint needs more automaton states than the limit", .limit = "states"});
   }
   if (network.nodes.empty()) {

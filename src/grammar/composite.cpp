@@ -174,12 +174,17 @@ Compiled<std::shared_ptr<const CompiledGrammar>> compile_composite(const Composi
                       .compiled_bytes = job.limits.compiled_bytes,
                       .depth = job.limits.depth};
   ExprPool pool(kMaxCompileNodes);
+  pool.watch(&budget);
   Composer composer(pool, job, budget);
   Compiled<Network> network = composer.compose();
   if (!network) {
     return refuse(std::move(network.error()));
   }
+  pool.watch(nullptr);
   if (pool.exhausted()) {
+    if (const auto error = budget.spent(pool.bytes())) {
+      return refuse(*error);  // a search stopped because of it
+    }
     return refuse({.code = ErrorCode::limit, .message = "the constraint needs more automaton states than the limit", .limit = "states"});
   }
   return std::make_shared<const CompiledGrammar>(std::move(pool), std::move(*network), job.limits.run, std::move(composer.warnings()));

@@ -40,6 +40,9 @@ class Compiler {
       }
     }
     if (pool_.exhausted()) {
+      if (const auto error = budget_.spent(pool_.bytes())) {
+        return refuse(*error);  // a search stopped because of it
+      }
       return refuse({.code = ErrorCode::limit, .message = "EBNF: the grammar needs more states than the limit", .limit = "states"});
     }
     return rules_[grammar_.root];

@@ -95,6 +95,7 @@ void ExprPool::describe(Node& node, std::span<const std::uint32_t> words) const 
   node.positive = positive;
   measure(node, words);
   classify(node, words);
+  find_gate(node, words);
   node.depth = static_cast<std::uint16_t>(std::min(depth, kMaxDepth + 1));
 }
 
@@ -194,6 +195,11 @@ ExprId ExprPool::list(Kind kind, std::vector<ExprId> parts) {
       flat[i] = inner[0];
       flat.insert(flat.end(), inner.begin() + 1, inner.end());
     }
+  }
+  num_parts_ += flat.size();
+  if (num_parts_ > allowed_parts_) {
+    exhausted_ = true;
+    return kEmpty;
   }
   std::sort(flat.begin(), flat.end());
   flat.erase(std::unique(flat.begin(), flat.end()), flat.end());

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,8 @@
 #include "grammar/code_set.h"
 
 namespace deepinfer::grammar {
+
+struct Budget;
 
 /// Index into an ExprPool; equal ids mean the same expression.
 using ExprId = std::uint32_t;
@@ -95,6 +98,10 @@ class ExprPool {
   [[nodiscard]] FreeText free_text(ExprId id);
   /// Classes outside which no text of the expression has a character.
   [[nodiscard]] CharClasses mentioned_classes(ExprId id) const { return nodes_[id].mentioned; }
+  /// What a text of the expression must hold to become long.
+  [[nodiscard]] const Gate& gate(ExprId id) const { return nodes_[id].gate; }
+  /// Numbers of remainders: their arrows are many and each is made alone.
+  [[nodiscard]] bool has_multiple(ExprId id) const { return nodes_[id].has_multiple; }
   /// An expression with the same texts of at most `length` characters and the same beginnings of that length: counts beyond it are
   /// forgotten where that changes nothing.
   [[nodiscard]] ExprId forget_counts(ExprId id, std::uint32_t length);
@@ -103,6 +110,10 @@ class ExprPool {
   /// Visits every class in the expression and replaces its set; used to remove anchor symbols.
   [[nodiscard]] ExprId restrict_to(ExprId id, const CodeSet& alphabet);
 
+  /// From here on no more than that is put together: parts of unions and intersections, which are what takes time.
+  void allow(std::size_t more_parts) { allowed_parts_ = num_parts_ + more_parts; }
+  /// Searches end when `budget` is spent (nullptr: none).
+  void watch(const Budget* budget) { budget_ = budget; }
   /// A limit was hit: whatever was answered since may be wrong and must be thrown away.
   [[nodiscard]] bool exhausted() const { return exhausted_; }
   [[nodiscard]] std::size_t bytes() const;
@@ -123,6 +134,8 @@ class ExprPool {
     FreeText free = {};          // all of these are beginnings of texts
     CharClasses single = 0;      // classes each of whose characters is a text
     CharClasses mentioned = 0;   // classes that can stand anywhere in a text
+    CharClasses first = 0;       // classes that a text can begin with
+    Gate gate = {};
     std::uint32_t farthest = 0;  // at least that of the shortest rest, wherever a text has begun
     std::uint32_t data = 0;      // first word in data_
     std::uint32_t size = 0;      // words
@@ -147,6 +160,8 @@ class ExprPool {
   void describe(Node& node, std::span<const std::uint32_t> words) const;
   void measure(Node& node, std::span<const std::uint32_t> words) const;
   void classify(Node& node, std::span<const std::uint32_t> words) const;
+  [[nodiscard]] FreeText free_on(const Node& first, const Node& rest) const;
+  void find_gate(Node& node, std::span<const std::uint32_t> words) const;
   void grow_table();
   [[nodiscard]] std::span<const std::uint32_t> words_in(const Node& node) const { return {data_.data() + node.data, node.size}; }
   ExprId list(Kind kind, std::vector<ExprId> parts);
@@ -169,6 +184,11 @@ class ExprPool {
   [[nodiscard]] bool completes_multiple(ExprId id, ExprId& multiple);
 
   std::uint32_t max_nodes_;
+  std::size_t num_parts_ = 0;
+  std::size_t allowed_parts_ = std::numeric_limits<std::size_t>::max();
+  const Budget* budget_ = nullptr;
+  std::vector<std::uint32_t> seen_;  // by node: the search that met it last
+  std::uint32_t search_ = 0;
   bool exhausted_ = false;
   std::vector<Node> nodes_;
   std::vector<std::uint32_t> data_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "grammar/budget.h"
 #include "grammar/expr.h"
 
 namespace deepinfer::grammar {
@@ -10,6 +11,8 @@ namespace {
 
 /// Expressions one emptiness search may visit.
 constexpr std::size_t kMaxSearch = 200'000;
+/// Of these, before it looks at what is left of the budget.
+constexpr std::size_t kBetweenLooks = 256;
 constexpr char32_t kNoCodePoint = 0xFFFFFFFF;
 
 using namespace std::string_view_literals;
@@ -318,11 +321,12 @@ bool ExprPool::live(ExprId id) {
   }
   std::vector<ExprId> order{id};
   std::vector<std::size_t> parent{0};
-  std::vector<std::uint8_t> seen(nodes_.size(), 0);
-  seen[id] = 1;
+  ++search_;
+  seen_.resize(nodes_.size(), 0);
+  seen_[id] = search_;
   for (std::size_t at = 0; at < order.size(); ++at) {
     const Arrows next = copy_arrows(order[at]);
-    seen.resize(nodes_.size(), 0);
+    seen_.resize(nodes_.size(), 0);
     for (const Arrow& arrow : next) {
       if (arrow.low > kMaxCodePoint) {
         continue;  // anchors are no text
@@ -337,14 +341,15 @@ bool ExprPool::live(ExprId id) {
           }
         }
       }
-      if (node.life == Life::dead || seen[arrow.next] != 0) {
+      if (node.life == Life::dead || seen_[arrow.next] == search_) {
         continue;
       }
-      seen[arrow.next] = 1;
+      seen_[arrow.next] = search_;
       order.push_back(arrow.next);
       parent.push_back(at);
     }
-    if (order.size() > kMaxSearch || exhausted_) {
+    const bool is_late = at % kBetweenLooks == kBetweenLooks - 1 && budget_ != nullptr && budget_->spent(bytes());
+    if (order.size() > kMaxSearch || exhausted_ || is_late) {
       exhausted_ = true;
       return false;
     }

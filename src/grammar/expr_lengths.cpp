@@ -73,6 +73,9 @@ void ExprPool::classify(Node& node, std::span<const std::uint32_t> words) const 
       node.single = (rest.nullable ? first.single : 0) | (first.nullable ? rest.single : 0);
       if (rest.positive) {
         node.free = first.nullable ? larger(first.free, rest.free) : first.free;
+        const FreeText on = free_on(first, rest);
+        const bool is_worth = std::popcount(on.classes) * 4 >= std::popcount(node.free.classes) * 3 && on.length > node.free.length;
+        node.free = is_worth ? on : node.free;
       }
       break;
     }
@@ -98,6 +101,68 @@ void ExprPool::classify(Node& node, std::span<const std::uint32_t> words) const 
       break;
     default:
       node.mentioned = ~CharClasses{0};
+      break;
+  }
+}
+
+/// Where `first` takes up to so many of some characters or fewer: texts that go on into what is free in `rest`.
+FreeText ExprPool::free_on(const Node& first, const Node& rest) const {
+  if (first.kind != Kind::repeat || words_in(first)[1] != 0 || words_in(first)[2] == kUnbounded) {
+    return {};
+  }
+  const std::uint64_t length = std::uint64_t{words_in(first)[2]} + rest.free.length;
+  return {.classes = nodes_[words_in(first)[0]].single & rest.free.classes,
+          .length = static_cast<std::uint32_t>(std::min<std::uint64_t>(length, kUnbounded))};
+}
+
+void ExprPool::find_gate(Node& node, std::span<const std::uint32_t> words) const {
+  constexpr int kFewClasses = 4;  // few of them early hold back more than none later
+  const auto longest = [](std::uint64_t length) { return static_cast<std::uint32_t>(std::min<std::uint64_t>(length, kUnbounded)); };
+  switch (node.kind) {
+    case Kind::empty:
+    case Kind::epsilon:
+      node.gate = {.classes = 0, .length = 0};
+      break;
+    case Kind::one_of:
+      node.first = node.mentioned;
+      node.gate = {.classes = 0, .length = 1};
+      break;
+    case Kind::concat: {
+      const Node& first = nodes_[words[0]];
+      const Node& rest = nodes_[words[1]];
+      node.first = first.first | (first.nullable ? rest.first : 0);
+      if (first.gate.classes != 0 || std::popcount(rest.first) <= kFewClasses) {
+        node.gate = {.classes = first.gate.classes | rest.first, .length = first.gate.length};
+      } else {
+        node.gate = {.classes = rest.gate.classes, .length = longest(std::uint64_t{first.gate.length} + rest.gate.length)};
+      }
+      break;
+    }
+    case Kind::either:
+      node.gate = {.classes = 0, .length = 0};
+      for (const ExprId child : words) {
+        node.first |= nodes_[child].first;
+        node.gate.classes |= nodes_[child].gate.classes;
+        node.gate.length = std::max(node.gate.length, nodes_[child].gate.length);
+      }
+      break;
+    case Kind::repeat: {
+      const Node& body = nodes_[words[0]];
+      const bool has_end = body.gate.classes == 0 && words[2] != kUnbounded;
+      node.first = body.first;
+      node.gate = has_end ? Gate{.classes = 0, .length = longest(std::uint64_t{body.gate.length} * words[2])} : Gate{.classes = body.first};
+      break;
+    }
+    case Kind::both:
+      node.first = ~CharClasses{0};
+      for (const ExprId child : words) {
+        const Gate& gate = nodes_[child].gate;
+        node.first &= nodes_[child].first;
+        node.gate = std::popcount(gate.classes) < std::popcount(node.gate.classes) ? gate : node.gate;
+      }
+      break;
+    default:
+      node.first = ~CharClasses{0};
       break;
   }
 }

@@ -35,27 +35,8 @@ const std::bitset<256>& json_plain_bytes() {
   return kPlain;
 }
 
-/// Texts whose first character leads somewhere where the rest is free.
-FreeText free_behind_first(ExprPool& pool, ExprId expr) {
-  const auto list = pool.arrows(expr);
-  std::vector<Arrow> arrows(list.begin(), list.end());
-  std::ranges::stable_sort(arrows, {}, &Arrow::next);
-  FreeText out{.classes = 0, .length = 0};
-  for (auto first = arrows.begin(); first != arrows.end();) {
-    const auto last = std::find_if(first, arrows.end(), [first](const Arrow& arrow) { return arrow.next != first->next; });
-    CodeSet leading;
-    for (; first != last && first->low <= kMaxCodePoint; ++first) {
-      leading.push_back({first->low, std::min(first->high, kMaxCodePoint)});
-    }
-    const FreeText rest = pool.free_text(std::prev(last)->next);
-    const CharClasses classes = rest.classes == 0 ? 0 : rest.classes & classes_within(leading);
-    if (std::popcount(classes) > std::popcount(out.classes)) {
-      out = {.classes = classes, .length = rest.length == kUnbounded ? kUnbounded : rest.length + 1};
-    }
-    first = last;
-  }
-  return out;
-}
+/// States that most grammars need.
+constexpr std::size_t kUsualStates = 256;
 
 /// Smallest and largest code point of a UTF-8 sequence of `length` bytes.
 constexpr std::uint32_t kUtf8Low[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -63,22 +44,51 @@ constexpr std::uint32_t kUtf8High[] = {0, 0x7F, 0x7FF, 0xFFFF, 0x10FFFF};
 
 }  // namespace
 
+const Lexer::Row Lexer::kNothingKnown = [] {
+  Row out;
+  out.fill(kUnknown);
+  return out;
+}();
+
+Lexer::Lexer(ExprPool& pool) : pool_(&pool), table_(kUsualStates * 2, kDead) {
+  states_.reserve(kUsualStates);
+  states_.emplace_back();
+}
+
+std::uint64_t Lexer::hash(const Key& key) {
+  const std::uint64_t place = static_cast<std::uint64_t>(key.mode) << 24 | static_cast<std::uint64_t>(key.in_json) << 16 |
+                              static_cast<std::uint64_t>(key.have) << 8 | key.length;
+  const std::uint64_t mixed = ((static_cast<std::uint64_t>(key.expr) << 32 | key.value) ^ place << 30) * 0x9E3779B97F4A7C15U;
+  return (mixed ^ mixed >> 32) * 0xFF51AFD7ED558CCDU >> 32;
+}
+
+void Lexer::grow_table() {
+  table_.assign(table_.size() * 2, kDead);
+  for (LexId id = 1; id < states_.size(); ++id) {
+    std::size_t slot = hash(states_[id].key) & (table_.size() - 1);
+    while (table_[slot] != kDead) {
+      slot = (slot + 1) & (table_.size() - 1);
+    }
+    table_[slot] = id;
+  }
+}
+
 LexId Lexer::intern(const Key& key) {
-  const std::uint64_t hash = (static_cast<std::uint64_t>(key.expr) << 32 | key.value) * 0x9E3779B97F4A7C15U ^
-                             (static_cast<std::uint64_t>(key.mode) << 20 | static_cast<std::uint64_t>(key.in_json) << 16 |
-                              static_cast<std::uint64_t>(key.have) << 8 | key.length);
-  std::vector<LexId>& bucket = index_[hash];
-  for (const LexId id : bucket) {
-    if (states_[id].key == key) {
-      return id;
+  std::size_t slot = hash(key) & (table_.size() - 1);
+  for (; table_[slot] != kDead; slot = (slot + 1) & (table_.size() - 1)) {
+    if (states_[table_[slot]].key == key) {
+      return table_[slot];
     }
   }
   const auto id = static_cast<LexId>(states_.size());
   State& state = states_.emplace_back();
   state.key = key;
   state.accepting = key.mode == Mode::closed || key.mode == Mode::raw || (key.mode == Mode::text && pool_->nullable(key.expr));
-  bucket.push_back(id);
-  bytes_ += sizeof(State) + 48;
+  table_[slot] = id;
+  if (states_.size() * 2 > table_.size()) {
+    grow_table();
+  }
+  bytes_ += sizeof(State) + 16;
   return id;
 }
 
@@ -105,13 +115,53 @@ LexId Lexer::compute_next(LexId state, std::uint8_t byte) {
   const Key key = states_[state].key;
   const LexId out = step(key, byte);
   State& at = states_[state];
-  if (at.row == nullptr) {
-    at.row = std::make_unique<std::array<LexId, 256>>();
-    at.row->fill(kUnknown);
-    bytes_ += sizeof(*at.row);
+  if (at.row == nullptr && at.last_byte < 0) {
+    at.last_byte = byte;
+    at.last_next = out;
+  } else {
+    row_of(state)[byte] = out;
   }
-  (*at.row)[byte] = out;
   return out;
+}
+
+Lexer::Row& Lexer::row_of(LexId state) {
+  State& at = states_[state];
+  if (at.row == nullptr) {
+    at.row = std::make_unique<Row>(kNothingKnown);
+    bytes_ += sizeof(Row);
+    if (at.last_byte >= 0) {
+      (*at.row)[static_cast<std::size_t>(at.last_byte)] = at.last_next;
+    }
+  }
+  return *at.row;
+}
+
+void Lexer::prepare(LexId state) {
+  if (states_[state].is_prepared) {
+    return;
+  }
+  states_[state].is_prepared = true;
+  const Key key = states_[state].key;
+  const std::bitset<256> first = first_bytes(state);
+  Row& row = row_of(state);
+  for (std::size_t byte = 0; byte < row.size(); ++byte) {
+    row[byte] = first[byte] ? row[byte] : kDead;
+  }
+  if ((key.mode != Mode::text && key.mode != Mode::body) || pool_->has_multiple(key.expr)) {
+    return;
+  }
+  constexpr char32_t kAscii = 0x7F;
+  for (std::size_t i = 0; i < pool_->arrows(key.expr).size(); ++i) {  // at_boundary() may grow the pool: no reference is held
+    const Arrow arrow = pool_->arrows(key.expr)[i];
+    if (arrow.low > kAscii) {
+      break;
+    }
+    const LexId next = at_boundary(arrow.next, key.in_json);
+    for (char32_t c = arrow.low; c <= std::min(arrow.high, kAscii); ++c) {
+      const bool is_mark = key.mode == Mode::body && (c == U'"' || c == U'\\' || c < 0x20);
+      row[c] = is_mark ? row[c] : next;
+    }
+  }
 }
 
 const std::bitset<256>& Lexer::first_bytes(LexId state) {
@@ -156,30 +206,16 @@ std::bitset<256> Lexer::collect_first(const Key& key) {
     case Mode::tail:
       fill(0x80, 0xBF);
       break;
+    case Mode::hex:
+    case Mode::hex_tail:
+    case Mode::low_hex:
+      fill('0', '9');
+      fill('A', 'F');
+      fill('a', 'f');
+      break;
     default:
       out.set();
   }
-  return out;
-}
-
-Lexer::Reach Lexer::compute_reach(LexId state) {
-  const Key key = states_[state].key;
-  Reach out;
-  if (key.mode == Mode::text || key.mode == Mode::body) {
-    constexpr int kFewClasses = 12;  // numbers and the like: nothing to win
-    out.free = pool_->free_text(key.expr);
-    out.other = pool_->mentioned_classes(key.expr);
-    if (out.free.classes == 0 && std::popcount(out.other) > kFewClasses) {
-      out.free = free_behind_first(*pool_, key.expr);
-    }
-    if (key.mode == Mode::body) {
-      out.free.classes &= classes_of_json_strings();
-      out.other |= classes_of_json_marks();
-    }
-    out.other &= ~out.free.classes;
-  }
-  states_[state].has_reach = true;
-  states_[state].reach = out;
   return out;
 }
 
@@ -339,6 +375,12 @@ LexId Lexer::step_hex(const Key& key, std::uint8_t byte) {
   if (shift == 0) {
     return has_pairs ? intern({.expr = key.expr, .mode = Mode::low_slash, .in_json = true, .value = next.value << 16}) : kDead;
   }
+  const bool has_surrogates = low <= 0xDFFF && high >= 0xD800;
+  const ExprId after = has_surrogates ? ExprPool::kEmpty : pool_->after_all(key.expr, low, high);
+  if (after != ExprPool::kEmpty) {
+    return pool_->live(after) ? intern({.expr = after, .mode = Mode::hex_tail, .in_json = true, .have = static_cast<std::uint8_t>(4 - next.have)})
+                              : kDead;
+  }
   return has_pairs || pool_->live_within(key.expr, low, high) ? intern(next) : kDead;
 }
 
@@ -400,8 +442,10 @@ LexId Lexer::step(const Key& key, std::uint8_t byte) {
       return step_low_hex(key, byte);
     case Mode::utf8:
       return continue_utf8(key, byte);
-    case Mode::tail: {
-      if ((byte & 0xC0) != 0x80) {
+    case Mode::tail:
+    case Mode::hex_tail: {
+      const bool fits = key.mode == Mode::tail ? (byte & 0xC0) == 0x80 : hex_digit(byte).has_value();
+      if (!fits) {
         return kDead;
       }
       Key next = key;

@@ -6,7 +6,6 @@
 #include <bitset>
 #include <cstdint>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "grammar/char_classes.h"
@@ -27,19 +26,20 @@ inline constexpr LexId kDead = 0;
 
 class Lexer {
  public:
-  explicit Lexer(ExprPool& pool) : pool_(&pool) { states_.emplace_back(); }
+  explicit Lexer(ExprPool& pool);
 
   [[nodiscard]] LexId start(ExprId expr, Encoding encoding);
   [[nodiscard]] LexId next(LexId state, std::uint8_t byte) {
     const State& at = states_[state];
-    if (at.row != nullptr) [[likely]] {
-      const LexId known = (*at.row)[byte];
-      if (known != kUnknown) [[likely]] {
-        return known;
-      }
-    }
-    return compute_next(state, byte);
+    const LexId known = at.row != nullptr ? (*at.row)[byte] : at.last_byte == byte ? at.last_next : kUnknown;
+    return known != kUnknown ? known : compute_next(state, byte);
   }
+  static constexpr LexId kUnknown = 0xFFFFFFFF;
+  using Row = std::array<LexId, 256>;
+  /// What next() may answer without a search, kUnknown where it must be asked. Stays where it is.
+  [[nodiscard]] const Row& row(LexId state) const { return states_[state].row != nullptr ? *states_[state].row : kNothingKnown; }
+  /// Makes row() know as much as is cheaper to find at once than byte by byte.
+  void prepare(LexId state);
   [[nodiscard]] bool accepting(LexId state) const { return states_[state].accepting; }
   /// Some byte can follow.
   [[nodiscard]] bool continues(LexId state);
@@ -60,8 +60,15 @@ class Lexer {
   struct Reach {
     FreeText free = {};                   ///< all of these can follow
     CharClasses other = ~CharClasses{0};  ///< other classes that can stand anywhere behind the state
+    Gate gate = {};                       ///< of what can follow before the lexeme ends
   };
-  [[nodiscard]] Reach reach(LexId state) { return states_[state].has_reach ? states_[state].reach : compute_reach(state); }
+  [[nodiscard]] const Reach& reach(LexId state) { return states_[state].has_reach ? states_[state].reach : compute_reach(state); }
+  /// A place where a state and itself lead to with every character of some classes.
+  struct Loop {
+    CharClasses classes = 0;
+    LexId at = kDead;
+  };
+  [[nodiscard]] Loop loop(LexId state);
   /// The same place in its lexeme with another expression.
   [[nodiscard]] LexId with_expr(LexId state, ExprId expr);
   [[nodiscard]] std::size_t size() const { return states_.size(); }
@@ -72,7 +79,6 @@ class Lexer {
   void rebind(ExprPool& pool) { pool_ = &pool; }
 
  private:
-  static constexpr LexId kUnknown = 0xFFFFFFFF;
   enum class Mode : std::uint8_t {
     text,
     quote,      // JSON: before the opening quote
@@ -80,6 +86,7 @@ class Lexer {
     closed,     // JSON: after the closing quote
     escape,     // after a backslash
     hex,        // after \u and `have` digits; value holds them
+    hex_tail,   // inside \uXXXX whose end does not matter: `have` digits are missing, then comes expr
     low_slash,  // after a high surrogate: a backslash must follow
     low_u,
     low_hex,  // digits of the low surrogate; value = high unit << 16 | digits
@@ -100,13 +107,20 @@ class Lexer {
     Key key;
     bool accepting = false;
     bool has_reach = false;
+    bool is_prepared = false;
+    std::int16_t last_byte = -1;  // the first transition lives here: most states have only one
+    LexId last_next = kDead;
     Reach reach;
-    std::unique_ptr<std::array<LexId, 256>> row;
+    std::unique_ptr<Row> row;
     std::unique_ptr<std::bitset<256>> first;
   };
 
   LexId intern(const Key& key);
-  Reach compute_reach(LexId state);
+  const Reach& compute_reach(LexId state);
+  static const Row kNothingKnown;
+  [[nodiscard]] static std::uint64_t hash(const Key& key);
+  Row& row_of(LexId state);
+  void grow_table();
   LexId compute_next(LexId state, std::uint8_t byte);
   LexId step(const Key& key, std::uint8_t byte);
   [[nodiscard]] std::bitset<256> collect_first(const Key& key);
@@ -121,7 +135,7 @@ class Lexer {
 
   ExprPool* pool_;
   std::vector<State> states_;
-  std::unordered_map<std::uint64_t, std::vector<LexId>> index_;
+  std::vector<LexId> table_;  // open addressing over states_; 0 is free
   std::size_t bytes_ = 0;
 };
 

@@ -10,6 +10,7 @@ namespace deepinfer::grammar {
 /// Bounds on what one matcher may build while it runs; over them caches are dropped and rebuilt.
 struct RunLimits {
   std::uint32_t states = 200'000;         ///< parser states and lexer states
+  std::uint32_t parts = 500'000;          ///< of unions and intersections per mask or token; more ends the request with `limit`
   std::uint32_t items = 50'000;           ///< parser items per byte; more ends the request with `limit`
   std::size_t runtime_bytes = 64U << 20;  ///< caches of one matcher
 };

@@ -2,6 +2,8 @@
 // cheapest exact way: a prepared loop table, a prepared table corrected along few bytes, or a walk of the token trie.
 #pragma once
 
+#include <array>
+#include <bitset>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -60,6 +62,42 @@ class MaskBuilder {
     std::size_t max_depth = 0xFFFF;
   };
   void walk_by_classes(const Start& start, std::span<std::uint32_t> mask);
+  /// A node whose children are still to be looked at, and the state there.
+  struct OpenLexeme {
+    std::uint32_t node = 0;
+    LexId at = kDead;
+    CharClasses path = 0;  // of the characters so far
+  };
+  struct OpenSet {
+    std::uint32_t node = 0;
+    SetId set = kNoSet;
+    CharClasses path = 0;
+  };
+  /// What the classes of a token's characters tell from the root on: within `free` it is allowed; without any of `live` behind the free ones,
+  /// or longer than free texts and without any of `gate`, it is not.
+  struct Known {
+    FreeText free;
+    CharClasses live = 0;
+    CharClasses gate = 0;
+    CharClasses following = 0;  // what can come behind the lexeme
+    std::size_t max_depth = 0xFFFF;
+  };
+  struct Behind {
+    std::bitset<256> follows;
+    SetId behind = kNoSet;
+  };
+  void choose_children(const OpenLexeme& parent, const Known& known);
+  void follow_lexeme(const OpenLexeme& parent, const Known& known, std::span<std::uint32_t> mask);
+  void follow_chain(OpenLexeme place, const Known& known, std::span<std::uint32_t> mask);
+  void follow_set(std::span<const TokenTrieNode> trie, const OpenSet& parent, const FreeText& free, std::span<std::uint32_t> mask);
+  void walk_open(const Start& start, const Known& known, std::span<std::uint32_t> mask);
+  void walk_loop(const Start& start, const Lexer::Loop& loop, std::span<std::uint32_t> mask);
+  void leave_loop(SetId set, const States::Loop& loop, std::span<std::uint32_t> mask);
+  [[nodiscard]] SetId step_over(SetId set, const std::array<std::uint8_t, 4>& bytes);
+  [[nodiscard]] LexId next_over(LexId at, const std::array<std::uint8_t, 4>& bytes);
+  void arrive_behind(const Arrival& arrival, SetId behind, std::span<std::uint32_t> mask);
+  void walk_below(std::span<const TokenTrieNode> trie, const OpenSet& root, std::span<std::uint32_t> mask);
+  void walk_behind(std::uint32_t parent, const Behind& behind, std::span<std::uint32_t> mask);
   void walk_plainly(std::span<const TokenTrieNode> trie, const Start& start, std::span<std::uint32_t> mask);
   void walk_sets(std::span<const TokenTrieNode> trie, std::uint32_t root, SetId behind, std::span<std::uint32_t> mask);
   void add_tokens(std::span<const std::int32_t> tokens, std::span<std::uint32_t> mask);
@@ -72,7 +110,15 @@ class MaskBuilder {
   LexId plain_body_;  // inside an unrestricted JSON string
   std::vector<std::uint32_t> lexeme_stack_;
   std::vector<SetId> set_stack_;
-  std::vector<char> free_stack_;  // by depth: all characters so far are free
+  std::vector<OpenLexeme> open_lexemes_;
+  std::vector<OpenSet> open_sets_;
+  /// Children of one node that are worth a look.
+  struct Chosen {
+    [[nodiscard]] std::span<const std::uint32_t> all() const { return std::span(children).first(size); }
+    std::array<std::uint32_t, 257> children;
+    std::size_t size = 0;
+  };
+  Chosen chosen_;
   FreeBehind last_free_behind_;
   std::vector<std::uint32_t> scratch_;
   std::vector<std::int32_t> added_;  // the ids of the mask being built, while they are few

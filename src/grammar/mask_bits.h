@@ -1,6 +1,8 @@
 // Single bits and unions of token masks.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,8 +18,17 @@ inline void clear_bit(std::span<std::uint32_t> mask, std::int32_t token) {
 }
 
 inline void merge(std::span<std::uint32_t> mask, std::span<const std::uint32_t> other) {
-  for (std::size_t i = 0; i < mask.size(); ++i) {
-    mask[i] |= other[i];
+  constexpr std::size_t kBlock = 16;  // through a block of its own, since the two might overlap for all that the compiler knows
+  std::size_t first = 0;
+  for (; first + kBlock <= mask.size(); first += kBlock) {
+    std::array<std::uint32_t, kBlock> both;
+    for (std::size_t i = 0; i < kBlock; ++i) {
+      both[i] = mask[first + i] | other[first + i];
+    }
+    std::ranges::copy(both, mask.begin() + static_cast<std::ptrdiff_t>(first));
+  }
+  for (; first < mask.size(); ++first) {
+    mask[first] |= other[first];
   }
 }
 

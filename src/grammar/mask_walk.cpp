@@ -1,16 +1,15 @@
-// Masks by following lexemes, keys and parser states through the token trie.
+// Masks by following lexemes through the token trie.
 #include <algorithm>
 #include <bit>
+#include <ranges>
 
 #include "grammar/mask.h"
 #include "grammar/mask_bits.h"
+#include "grammar/mask_parts.h"
 
 namespace deepinfer::grammar {
 
 namespace {
-
-/// Nodes of a walk that a trie of its own is worth, should it be taken again.
-constexpr std::size_t kLongWalk = 4000;
 
 CharClasses classes_of_bytes(const std::bitset<256>& bytes) {
   CharClasses out = 0;
@@ -18,11 +17,6 @@ CharClasses classes_of_bytes(const std::bitset<256>& bytes) {
     out |= bytes[byte] ? classes_of_first_byte(static_cast<std::uint8_t>(byte)) : 0;
   }
   return out;
-}
-
-/// Whatever tokens have below `node` is within `text`.
-bool is_below_within(const TokenTrieNode& node, const FreeText& text) {
-  return (node.below & ~text.classes) == 0 && static_cast<std::uint32_t>(node.most_chars - node.chars) <= text.length;
 }
 
 }  // namespace
@@ -52,144 +46,195 @@ void MaskBuilder::walk_lexeme(const Reading& reading, std::span<std::uint32_t> m
   walk_plainly(vocabulary_->long_trie(), {.from = reading.at, .behind = reading.behind}, mask);
 }
 
-const FreeText& MaskBuilder::find_free_behind(SetId set) {
-  auto known = free_behind_.find(set);
-  if (known == free_behind_.end()) {
-    FreeText text{.classes = 0, .length = 0};
-    for (const Scan& scan : states_->scans(set)) {
-      if (states_->lexeme_of(scan) != nullptr) {
-        const FreeText free = lexer_->reach(scan.at).free;
-        text = std::popcount(free.classes) > std::popcount(text.classes) ? free : text;
-      }
-    }
-    known = free_behind_.emplace(set, text).first;
-    bytes_ += sizeof(FreeBehind) + 32;
-  }
-  last_free_behind_ = {.set = set, .text = known->second};
-  return last_free_behind_.text;
-}
-
-/// Several lexemes at once, by the parser states: patterns of keys share nearly all their ways through the trie. False when that leads to
-/// too many states; what is in the mask then belongs there.
-bool MaskBuilder::walk_together(SetId set, std::span<std::uint32_t> mask) {
-  constexpr std::size_t kMaxNewSets = 200;
-  const auto is_pattern = [this](const Reading& reading) {
-    const Lexer::View view = lexer_->view(reading.at);
-    return view.is_body && view.encoding == Encoding::json_string &&
-           lexer_->pool().forget_counts(view.expr, Vocabulary::kLongBytes) == view.expr;
-  };
-  if (walked_readings_.size() < 2 || !std::ranges::all_of(walked_readings_, is_pattern)) {
-    return false;
-  }
-  const std::size_t num_sets = states_->size();
-  const FreeText free = free_behind(set);
-  if (free.classes != 0) {
-    merge(mask, vocabulary_->tokens_within(free));
-    is_dense_ = true;
-  }
-  set_stack_.resize(vocabulary_->max_token_bytes() + 1);
-  free_stack_.resize(set_stack_.size());
-  set_stack_[0] = set;
-  free_stack_[0] = free.classes != 0;
-  for (TrieWalk walk(vocabulary_->trie()); !walk.at_end();) {
-    const TokenTrieNode& node = walk.node();
-    const CharClasses here = node.class_here();
-    const bool is_free = free_stack_[node.depth - 1U] && (here & ~free.classes) == 0;
-    free_stack_[node.depth] = is_free;
-    const bool is_known = is_free && here != 0 && node.most_chars <= free.length && (node.below & ~free.classes) == 0;
-    const SetId from = set_stack_[node.depth - 1U];
-    const SetId to = is_known || !states_->first_bytes(from)[node.byte] ? kNoSet : states_->step(from, node.byte);
-    if (to == kNoSet) {
-      walk.pass();
-      continue;
-    }
-    if (states_->size() > num_sets + kMaxNewSets) {
-      return false;
-    }
-    set_stack_[node.depth] = to;
-    if (node.token >= 0) {
-      add_token(node.token, mask);
-    }
-    if (here != 0 && node.first_child != 0 && is_below_within(node, free_behind(to))) {
-      add_tokens(vocabulary_->tokens_below(walk.at()), mask);
-      walk.pass();
-      continue;
-    }
-    walk.enter();
-  }
-  return true;
-}
-
 /// Follows the lexeme through the whole trie but for the parts whose tokens are all allowed (their characters are free) or all of them
 /// beyond what can follow, which the classes of their characters tell.
 void MaskBuilder::walk_by_classes(const Start& start, std::span<std::uint32_t> mask) {
-  const std::span<const TokenTrieNode> trie = vocabulary_->trie();
   const std::bitset<256> follows = start.behind == kNoSet ? std::bitset<256>() : states_->first_bytes(start.behind);
   const Lexer::Reach reach = lexer_->reach(start.from);
   const Lexer::View view = lexer_->view(start.from);
   const bool ends_in_quote = view.is_body && view.encoding == Encoding::json_string;  // what follows does so behind another mark
   const CharClasses following = ends_in_quote ? 0 : classes_of_bytes(follows);
-  const CharClasses live = reach.other | following;
+  const Lexer::Loop loop = lexer_->loop(start.from);
+  const bool is_all_free = (reach.free.classes & ~loop.classes) == 0;  // otherwise tokens that leave the loop are known as well
+  const bool is_wide = std::popcount(loop.classes) >= kWideLoop;
+  if (is_wide && is_all_free && (following & loop.classes) == 0) {
+    return walk_loop(start, loop, mask);
+  }
   if (reach.free.classes != 0) {
     merge(mask, vocabulary_->tokens_within(reach.free));
     is_dense_ = true;
   }
-  const bool is_free_throughout = std::min(start.max_depth, vocabulary_->max_token_bytes()) <= reach.free.length;
-  const bool leaves_once = reach.free.classes != 0 && is_free_throughout && (following & reach.free.classes) == 0;
-  if (leaves_once) {
-    const std::span<const TokenTrieNode> leaving = vocabulary_->tokens_leaving(reach.free.classes, live);
-    if (!leaving.empty()) {
-      return walk_plainly(leaving, start, mask);
+  const Known known{.free = reach.free,
+                    .live = reach.other | following,
+                    .gate = reach.gate.length <= reach.free.length ? reach.gate.classes | following : ~CharClasses{0},
+                    .following = following,
+                    .max_depth = start.max_depth};
+  open_lexemes_.assign(1, {.node = 0, .at = start.from});
+  walk_open(start, known, mask);
+}
+
+void MaskBuilder::walk_open(const Start& start, const Known& known, std::span<std::uint32_t> mask) {
+  const std::bitset<256> follows = start.behind == kNoSet ? std::bitset<256>() : states_->first_bytes(start.behind);
+  while (!open_lexemes_.empty()) {
+    const OpenLexeme parent = open_lexemes_.back();
+    open_lexemes_.pop_back();
+    if (vocabulary_->trie()[parent.node].depth >= start.max_depth) {
+      continue;
+    }
+    if (parent.node != 0 && follows.any() && lexer_->accepting(parent.at)) {
+      walk_behind(parent.node, {.follows = follows, .behind = start.behind}, mask);
+    }
+    choose_children(parent, known);
+    follow_lexeme(parent, known, mask);
+  }
+}
+
+/// The lexeme stays in one place over all characters of some classes: what is to be looked at are tokens from where others come first.
+void MaskBuilder::walk_loop(const Start& start, const Lexer::Loop& loop, std::span<std::uint32_t> mask) {
+  const std::bitset<256> follows = start.behind == kNoSet ? std::bitset<256>() : states_->first_bytes(start.behind);
+  const Lexer::View view = lexer_->view(start.from);
+  const CharClasses following = view.encoding == Encoding::json_string ? 0 : classes_of_bytes(follows);
+  const Lexer::Reach reach = lexer_->reach(start.from);
+  merge(mask, vocabulary_->tokens_within({.classes = loop.classes}));
+  is_dense_ = true;
+  const Known known{.free = {.classes = 0}, .following = following, .max_depth = start.max_depth};
+  open_lexemes_.clear();
+  for (CharClasses live = (reach.free.classes | reach.other | following) & ~loop.classes & ~kNoChar; live != 0; live &= live - 1) {
+    for (const Arrival& arrival : vocabulary_->arrivals(static_cast<std::size_t>(std::countr_zero(live)))) {
+      const TokenTrieNode& node = vocabulary_->trie()[arrival.node];
+      if ((arrival.path & ~loop.classes) != 0 || node.depth > start.max_depth) {
+        continue;
+      }
+      if (arrival.path != 0 && follows[arrival.bytes[0]] && lexer_->accepting(loop.at)) {
+        arrive_behind(arrival, start.behind, mask);
+      }
+      const LexId at = next_over(arrival.path == 0 ? start.from : loop.at, arrival.bytes);
+      if (at == kDead) {
+        continue;
+      }
+      if (node.class_bit == TokenTrieNode::kInside) {
+        add_token(node.token, mask);
+      } else {
+        follow_chain({.node = arrival.node, .at = at, .path = arrival.path | node.class_here()}, known, mask);
+      }
     }
   }
-  lexeme_stack_.resize(vocabulary_->max_token_bytes() + 1);
-  free_stack_.resize(lexeme_stack_.size());
-  lexeme_stack_[0] = start.from;
-  free_stack_[0] = reach.free.classes != 0;
-  const std::bitset<256> first = lexer_->first_bytes(start.from);
-  std::size_t num_seen = 0;
-  for (TrieWalk walk(trie); !walk.at_end(); ++num_seen) {
-    const TokenTrieNode& node = walk.node();
-    if (node.depth > start.max_depth || (node.depth == 1 && !first[node.byte])) {
-      walk.pass();
-      continue;
+  walk_open(start, known, mask);
+}
+
+/// Behind the bytes of a character.
+LexId MaskBuilder::next_over(LexId at, const std::array<std::uint8_t, 4>& bytes) {
+  at = lexer_->next(at, bytes[0]);
+  for (std::size_t i = 1; i < bytes.size() && bytes[i] != 0 && at != kDead; ++i) {
+    at = lexer_->next(at, bytes[i]);
+  }
+  return at;
+}
+
+/// A character with which what is behind the lexeme begins.
+void MaskBuilder::arrive_behind(const Arrival& arrival, SetId behind, std::span<std::uint32_t> mask) {
+  behind = step_over(behind, arrival.bytes);
+  const TokenTrieNode& node = vocabulary_->trie()[arrival.node];
+  if (behind == kNoSet) {
+    return;
+  }
+  if (node.class_bit == TokenTrieNode::kInside) {
+    add_token(node.token, mask);
+  } else {
+    walk_below(vocabulary_->trie(), {.node = arrival.node, .set = behind}, mask);
+  }
+}
+
+/// Into chosen_: the children that the lexeme may take, but for those below which all is known.
+void MaskBuilder::choose_children(const OpenLexeme& parent, const Known& known) {
+  const std::span<const TokenTrieNode> trie = vocabulary_->trie();
+  const bool is_free = (parent.path & ~known.free.classes) == 0;
+  const Lexer::Row* row = &lexer_->row(parent.at);
+  const auto choose = [&](const auto& is_known) {
+    std::size_t num_unknown = 0;
+    std::size_t num_chosen = 0;
+    for (std::uint32_t child = trie[parent.node].first_child;; ++child) {
+      const TokenTrieNode& node = trie[child];
+      const LexId at = (*row)[node.byte];
+      num_unknown += at == Lexer::kUnknown ? 1U : 0U;
+      chosen_.children[num_chosen] = child;
+      num_chosen += at != kDead && !is_known(node) ? 1U : 0U;  // no branch: which ones they are cannot be foreseen
+      if (node.is_last) {
+        break;
+      }
     }
-    const LexId from = lexeme_stack_[node.depth - 1U];
-    if (follows[node.byte] && node.depth > 1 && lexer_->accepting(from)) {
-      walk_sets(trie, walk.at(), start.behind, mask);
-    }
+    chosen_.size = num_chosen;
+    return num_unknown;
+  };
+  const auto is_known = [&](const TokenTrieNode& node) {
     const CharClasses here = node.class_here();
-    const bool is_free = free_stack_[node.depth - 1U] && (here & ~reach.free.classes) == 0;
-    free_stack_[node.depth] = is_free;
-    const bool has_known_fate = (node.below & ~reach.free.classes) == 0 || (node.below & live) == 0;
-    const bool is_known = is_free && here != 0 && node.most_chars <= reach.free.length && has_known_fate;
-    const LexId at = is_known ? kDead : lexer_->next(from, node.byte);
-    if (at == kDead) {
-      walk.pass();
-      continue;
+    const bool is_within = (here & ~known.free.classes) == 0;
+    const bool is_short = node.most_chars <= known.free.length;  // the longer ones then do not pass the gate
+    const bool is_sure = is_short || ((parent.path | here | node.below) & known.gate) == 0;
+    const bool has_fate = (node.below & ~known.free.classes) == 0 || (node.below & known.live) == 0;
+    return here != 0 && is_within && is_sure && has_fate;
+  };
+  const auto choose_among_all = [&] { return is_free ? choose(is_known) : choose([](const TokenTrieNode&) { return false; }); };
+  if (choose_among_all() > kManyChildren) {
+    lexer_->prepare(parent.at);
+    row = &lexer_->row(parent.at);
+    choose_among_all();
+  }
+}
+
+/// The chosen children that the lexeme takes: their tokens are allowed, and what is below them is looked at later.
+void MaskBuilder::follow_lexeme(const OpenLexeme& parent, const Known& known, std::span<std::uint32_t> mask) {
+  const std::span<const TokenTrieNode> trie = vocabulary_->trie();
+  for (const std::uint32_t child : std::views::reverse(chosen_.all())) {  // so that the walk goes on in the order of memory
+    const LexId at = lexer_->next(parent.at, trie[child].byte);
+    if (at != kDead) {
+      follow_chain({.node = child, .at = at, .path = parent.path | trie[child].class_here()}, known, mask);
     }
-    lexeme_stack_[node.depth] = at;
+  }
+}
+
+/// From a node on as long as there is one child; what is left to look at stays open.
+void MaskBuilder::follow_chain(OpenLexeme place, const Known& known, std::span<std::uint32_t> mask) {
+  const std::span<const TokenTrieNode> trie = vocabulary_->trie();
+  while (true) {
+    const TokenTrieNode& node = trie[place.node];
     if (node.token >= 0) {
       add_token(node.token, mask);
     }
-    if (here == 0 || node.first_child == 0) {
-      walk.enter();
-      continue;
+    if (node.first_child == 0) {
+      return;
     }
-    const Lexer::Reach reach_here = lexer_->reach(at);
-    const bool is_whole = is_below_within(node, reach_here.free);
-    const bool is_over = (node.below & (reach_here.free.classes | reach_here.other | following)) == 0;
-    if (is_whole) {
-      add_tokens(vocabulary_->tokens_below(walk.at()), mask);
+    if (node.class_bit != TokenTrieNode::kInside) {
+      const Lexer::Reach& reach = lexer_->reach(place.at);
+      if (is_below_within(node, reach.free)) {
+        add_tokens(vocabulary_->tokens_below(place.node), mask);
+        return;
+      }
+      if ((node.below & (reach.free.classes | reach.other | known.following)) == 0) {
+        return;
+      }
     }
-    if (is_whole || is_over) {
-      walk.pass();
-    } else {
-      walk.enter();
+    const TokenTrieNode& child = trie[node.first_child];
+    const bool is_open = !child.is_last || (place.path & ~known.free.classes) == 0 || child.depth > known.max_depth || lexer_->accepting(place.at);
+    if (is_open) {
+      __builtin_prefetch(&child);
+      open_lexemes_.push_back(place);
+      return;
+    }
+    place = {.node = node.first_child, .at = lexer_->next(place.at, child.byte), .path = place.path | child.class_here()};
+    if (place.at == kDead) {
+      return;
     }
   }
-  if (leaves_once && num_seen > kLongWalk) {
-    vocabulary_->expect_leaving(reach.free.classes, live);
+}
+
+/// The lexeme may end at `node`: of its children those that what is behind it takes.
+void MaskBuilder::walk_behind(std::uint32_t parent, const Behind& behind, std::span<std::uint32_t> mask) {
+  const std::span<const TokenTrieNode> trie = vocabulary_->trie();
+  for (std::uint32_t child = trie[parent].first_child; child != 0; child = trie[child].is_last ? 0 : child + 1) {
+    if (behind.follows[trie[child].byte]) {
+      walk_sets(trie, child, behind.behind, mask);
+    }
   }
 }
 
@@ -221,68 +266,9 @@ void MaskBuilder::walk_plainly(std::span<const TokenTrieNode> trie, const Start&
   }
 }
 
-/// Keys end in a quote, so no state of theirs both ends and goes on; behind each name stands another set.
-void MaskBuilder::walk_keys(SetId set, const Scan& scan, std::span<std::uint32_t> mask) {
-  const std::span<const TokenTrieNode> trie = vocabulary_->trie();
-  lexeme_stack_.resize(vocabulary_->max_token_bytes() + 1);
-  lexeme_stack_[0] = scan.at;
-  for (TrieWalk walk(trie); !walk.at_end();) {
-    const TokenTrieNode& node = walk.node();
-    const std::uint32_t from = lexeme_stack_[node.depth - 1U];
-    if (node.depth > 1 && states_->ends_at(scan, from)) {
-      const SetId behind = states_->behind(set, scan, from);
-      if (behind != kNoSet && states_->first_bytes(behind)[node.byte]) {
-        walk_sets(trie, walk.at(), behind, mask);
-      }
-      walk.pass();
-      continue;
-    }
-    const std::uint32_t at = states_->next_in(scan, from, node.byte);
-    if (at == 0) {
-      walk.pass();
-      continue;
-    }
-    lexeme_stack_[node.depth] = at;
-    if (node.token >= 0) {
-      add_token(node.token, mask);
-    }
-    walk.enter();
-  }
-}
-
-/// The tokens at `root` and below it whose bytes from that of `root` on can follow `behind`.
-void MaskBuilder::walk_sets(std::span<const TokenTrieNode> trie, std::uint32_t root, SetId behind, std::span<std::uint32_t> mask) {
-  set_stack_.resize(vocabulary_->max_token_bytes() + 1);
-  set_stack_[trie[root].depth - 1U] = behind;
-  const auto step_to = [&](const TokenTrieNode& node) {
-    const SetId from = set_stack_[node.depth - 1U];
-    const SetId to = states_->first_bytes(from)[node.byte] ? states_->step(from, node.byte) : kNoSet;
-    set_stack_[node.depth] = to;
-    if (to != kNoSet && node.token >= 0) {
-      add_token(node.token, mask);
-    }
-    return to != kNoSet;
-  };
-  if (!step_to(trie[root])) {
-    return;
-  }
-  const bool has_ranges = trie.data() == vocabulary_->trie().data();
-  for (TrieWalk walk(trie, root); !walk.at_end();) {
-    const TokenTrieNode& node = walk.node();
-    if (!step_to(node)) {
-      walk.pass();
-    } else if (has_ranges && node.class_here() != 0 && node.first_child != 0 && is_below_within(node, free_behind(set_stack_[node.depth]))) {
-      add_tokens(vocabulary_->tokens_below(walk.at()), mask);
-      walk.pass();
-    } else {
-      walk.enter();
-    }
-  }
-}
-
 void MaskBuilder::add_token(std::int32_t token, std::span<std::uint32_t> mask) {
   set_bit(mask, token);
-  if (added_.size() <= kSparseTokens) {
+  if (!is_dense_ && added_.size() <= kSparseTokens) {
     added_.push_back(token);
   }
   if (vocabulary_->has_duplicates()) {

@@ -1,6 +1,7 @@
 #include "grammar/matcher.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "grammar/runtime.h"
@@ -34,11 +35,13 @@ Matcher::Step Matcher::current() const {
 
 /// Starts afresh when the caches have outgrown their bound: the tokens are fed again.
 void Matcher::refresh() {
+  runtime_->pool.allow(runtime_->limits.parts);
   if (!runtime_->is_full()) {
     return;
   }
   const RunLimits limits = runtime_->limits;
   runtime_ = grammar_->take_runtime(*vocabulary_);
+  runtime_->pool.allow(std::numeric_limits<std::uint32_t>::max());  // masks on the way made a part of it before
   steps_.clear();
   for (const TokenId id : tokens_) {
     const std::optional<Step> step = after(current(), id);
@@ -49,6 +52,7 @@ void Matcher::refresh() {
     runtime_->limits.states = limits.states * 2;
     runtime_->limits.runtime_bytes = limits.runtime_bytes * 2;
   }
+  runtime_->pool.allow(runtime_->limits.parts);
 }
 
 Matcher::Step Matcher::after_free(const Step& from, TokenId id) const {

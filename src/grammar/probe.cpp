@@ -297,7 +297,7 @@ class ProbeSession::State {
     return matcher;
   }
 
-  static Failure limit_failure() { return {"limit", "the grammar needs more parser items than the limit"}; }
+  static Failure limit_failure() { return {"limit", "the grammar needs more parser items or automaton states than the limit"}; }
 
   Answer match(const json::Value& request) {
     std::expected<Matcher, Failure> matcher = matcher_for(request);

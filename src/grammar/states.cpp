@@ -312,13 +312,85 @@ SetId States::compute_step(SetId set, std::uint8_t byte) {
     from.last_next = out;
     return out;
   }
-  if (from.row == nullptr) {
-    from.row = std::make_unique<std::array<SetId, 256>>();
-    from.row->fill(kUnknown);
-    bytes_ += sizeof(*from.row);
-  }
-  (*from.row)[byte] = out;
+  row_of(set)[byte] = out;
   return out;
+}
+
+std::array<SetId, 256>& States::row_of(SetId set) {
+  Set& at = sets_[set];
+  if (at.row == nullptr) {
+    at.row = std::make_unique<std::array<SetId, 256>>();
+    at.row->fill(kUnknown);
+    bytes_ += sizeof(*at.row);
+  }
+  return *at.row;
+}
+
+void States::prepare(SetId set) {
+  constexpr std::size_t kMaxKinds = 32;  // of bytes; more are looked for one by one
+  if (sets_[set].is_prepared) {
+    return;
+  }
+  sets_[set].is_prepared = true;
+  const std::bitset<256> first = first_bytes(set);
+  const std::vector<Scan> all(scans(set).begin(), scans(set).end());
+  std::array<SetId, 256>& row = row_of(set);
+  for (const Scan& scan : all) {
+    if (lexeme_of(scan) != nullptr) {
+      lexer_->prepare(scan.at);
+    }
+  }
+  std::vector<std::uint32_t> kinds;  // one behind the other, where the lexemes are behind a byte
+  std::vector<SetId> behind;
+  for (std::size_t byte = 0; byte < row.size(); ++byte) {
+    if (!first[byte]) {
+      row[byte] = kNoSet;
+      continue;
+    }
+    const std::size_t mine = kinds.size();
+    for (const Scan& scan : all) {
+      kinds.push_back(next_in(scan, scan.at, static_cast<std::uint8_t>(byte)));
+    }
+    std::size_t kind = 0;
+    while (kind < behind.size() && !std::equal(kinds.begin() + static_cast<std::ptrdiff_t>(mine), kinds.end(),
+                                               kinds.begin() + static_cast<std::ptrdiff_t>(kind * all.size()))) {
+      ++kind;
+    }
+    if (kind < behind.size()) {
+      row[byte] = behind[kind];
+      kinds.resize(mine);
+      continue;
+    }
+    row[byte] = step(set, static_cast<std::uint8_t>(byte));
+    if (behind.size() < kMaxKinds) {
+      behind.push_back(row[byte]);
+    } else {
+      kinds.resize(mine);
+    }
+  }
+}
+
+States::Loop States::loop(SetId set) {
+  CharClasses classes = ~kNoChar;
+  for (const Scan& scan : std::vector<Scan>(scans(set).begin(), scans(set).end())) {
+    if (lexeme_of(scan) != nullptr) {
+      const Lexer::Loop own = lexer_->loop(scan.at);
+      classes &= lexer_->accepting(own.at) ? 0 : own.classes;
+      continue;
+    }
+    const KeySet& keys = network_->key_sets[network_->edges[scan.edge].label];
+    for (const auto& [byte, child] : network_->tries[keys.trie].nodes[scan.at].children) {
+      classes &= ~classes_of_first_byte(byte);
+    }
+  }
+  constexpr std::uint8_t kAscii = 0x7F;
+  for (std::uint8_t byte = 0; byte < kAscii && classes != 0; ++byte) {
+    if ((classes_of_first_byte(byte) & classes) != 0) {  // any character of them leads there
+      const SetId at = step(set, byte);
+      return step(at, byte) == at ? Loop{.classes = classes, .at = at} : Loop{};
+    }
+  }
+  return {};
 }
 
 SetId States::behind(SetId set, const Scan& scan, std::uint32_t at) {

@@ -59,6 +59,14 @@ class States {
     }
     return compute_step(set, byte);
   }
+  /// Finds the steps of a set all at once, where many are wanted: bytes that every lexeme takes alike are one.
+  void prepare(SetId set);
+  /// A set to which a set and itself lead with every character of some classes.
+  struct Loop {
+    CharClasses classes = 0;
+    SetId at = kNoSet;
+  };
+  [[nodiscard]] Loop loop(SetId set);
   /// After one control token.
   [[nodiscard]] SetId token(SetId set, std::int32_t token_id);
   [[nodiscard]] bool accepting(SetId set) const { return sets_[set].accepting; }
@@ -92,6 +100,7 @@ class States {
     std::uint32_t num_tokens = 0;
     bool accepting = false;
     std::int16_t last_byte = -1;  // the first transition lives here: most sets have only one
+    bool is_prepared = false;
     SetId last_next = 0;
     std::unique_ptr<std::array<SetId, 256>> row;
     std::unique_ptr<std::bitset<256>> first;
@@ -113,6 +122,7 @@ class States {
   };
 
   SetId compute_step(SetId set, std::uint8_t byte);
+  [[nodiscard]] std::array<SetId, 256>& row_of(SetId set);
   void begin_draft();
   void add(Item item);
   void advance(const Scan& scan, SetId origin, std::uint32_t at);

@@ -1,6 +1,7 @@
 #include "grammar/token_trie.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace deepinfer::grammar {
 
@@ -75,37 +76,28 @@ TokenTrie make_trie(std::span<const TokenText> sorted) {
   return out;
 }
 
-std::vector<TokenTrieNode> part_of(std::span<const TokenTrieNode> trie, const std::function<TrieChoice(const TokenTrieNode&)>& choose,
-                                   std::size_t max_nodes) {
-  struct Open {
-    std::uint32_t from = 0;
-    std::uint32_t to = 0;
-    bool is_whole = false;  // all below it is kept
-  };
-  std::vector<TokenTrieNode> out{trie[0]};
-  std::vector<Open> open{{}};
-  std::vector<Open> kept;
-  while (!open.empty()) {
-    const Open parent = open.back();
-    open.pop_back();
-    kept.clear();
-    const std::uint32_t first_child = trie[parent.from].first_child;
-    for (std::uint32_t child = first_child; child != 0; child = trie[child].is_last ? 0 : child + 1) {
-      const TrieChoice choice = parent.is_whole ? TrieChoice::keep_all : choose(trie[child]);
-      if (choice != TrieChoice::drop) {
-        kept.push_back({child, static_cast<std::uint32_t>(out.size()), choice == TrieChoice::keep_all});
-        out.push_back(trie[child]);
-        out.back().is_last = false;
+std::vector<std::vector<Arrival>> find_arrivals(std::span<const TokenTrieNode> trie) {
+  constexpr std::size_t kMaxCut = 3;  // bytes of a character that lacks its end
+  std::vector<std::vector<Arrival>> out(TokenTrieNode::kInside);
+  std::vector<Arrival> path{{}};  // by depth: the character that goes on there, and what is before it
+  for (TrieWalk walk(trie); !walk.at_end(); walk.enter()) {
+    const TokenTrieNode& node = walk.node();
+    path.resize(node.depth);
+    Arrival here = path.back();
+    const auto length = static_cast<std::size_t>(std::ranges::find(here.bytes, 0) - here.bytes.begin());
+    if (length < here.bytes.size()) {
+      here.bytes[length] = node.byte;
+    }
+    here.node = walk.at();
+    if (node.class_bit != TokenTrieNode::kInside) {
+      if ((here.path & node.class_here()) == 0) {
+        out[node.class_bit].push_back(here);
       }
+      here = {.path = here.path | node.class_here()};
+    } else if (node.token >= 0 && length < kMaxCut) {
+      out[static_cast<std::size_t>(std::countr_zero(kCutChar))].push_back(here);
     }
-    out[parent.to].first_child = kept.empty() ? 0 : kept.front().to;
-    if (!kept.empty()) {
-      out.back().is_last = true;
-      open.insert(open.end(), kept.rbegin(), kept.rend());
-    }
-    if (out.size() > max_nodes) {
-      return {};
-    }
+    path.push_back(here);
   }
   return out;
 }

@@ -2,8 +2,8 @@
 // reads memory in order, and a node has with it all that a walk asks. Not here: what follows what (mask.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -27,7 +27,7 @@ struct TokenTrieNode {
   std::uint8_t most_chars = 0;       ///< up to the end of the longest token through it
 
   /// The class of the character that ends here; 0 inside a character.
-  [[nodiscard]] CharClasses class_here() const { return class_bit == kInside ? 0 : CharClasses{1} << class_bit; }
+  [[nodiscard]] CharClasses class_here() const { return CharClasses{class_bit != kInside} << (class_bit % kInside); }
 };
 
 /// Goes through the nodes below a root in depth-first order; at each one the caller says whether what is below it is of interest.
@@ -88,10 +88,13 @@ struct TokenTrie {
 /// The trie of tokens sorted by their texts; of those with the same text the first stands in it.
 [[nodiscard]] TokenTrie make_trie(std::span<const TokenText> sorted);
 
-/// What becomes of a node and those below it in a part of a trie.
-enum class TrieChoice : std::uint8_t { drop, look_below, keep_all };
-/// The part of a trie that `choose` leaves; empty when it has more than `max_nodes`.
-[[nodiscard]] std::vector<TokenTrieNode> part_of(std::span<const TokenTrieNode> trie,
-                                                 const std::function<TrieChoice(const TokenTrieNode&)>& choose, std::size_t max_nodes);
+/// A node to which a character leads whose class is new to the tokens through it.
+struct Arrival {
+  CharClasses path = 0;  ///< of the characters before
+  std::uint32_t node = 0;
+  std::array<std::uint8_t, 4> bytes{};  ///< of the character, 0 behind them
+};
+/// Of all nodes, by the number of the class. Under kCutChar: the nodes inside a character at which a token ends.
+[[nodiscard]] std::vector<std::vector<Arrival>> find_arrivals(std::span<const TokenTrieNode> trie);
 
 }  // namespace deepinfer::grammar

@@ -121,6 +121,7 @@ void Vocabulary::build_tries() {
   trie_ = make_trie(sorted);
   std::erase_if(sorted, [](const TokenText& one) { return one.text.size() <= kLongBytes; });
   long_trie_ = make_trie(sorted).nodes;
+  arrivals_ = find_arrivals(trie_.nodes);
 }
 
 ClassMasks Vocabulary::index_classes() const {
@@ -141,39 +142,6 @@ std::span<const std::uint32_t> Vocabulary::tokens_within(const FreeText& text) c
     kept = std::make_unique<const std::vector<std::uint32_t>>(class_masks_->within({.classes = text.classes, .length = length}));
   }
   return *kept;
-}
-
-std::span<const TokenTrieNode> Vocabulary::tokens_leaving(CharClasses free, CharClasses live) const {
-  constexpr std::size_t kMaxNodes = 12'000;  // more are hardly fewer than all
-  const std::lock_guard lock(shared_->mutex);
-  const auto place = shared_->leaving.find({free, live});
-  if (place == shared_->leaving.end()) {
-    return {};
-  }
-  Shared::Leaving& known = place->second;
-  if (!known.is_made) {
-    known.is_made = true;
-    known.trie = part_of(
-        trie_.nodes,
-        [free, live](const TokenTrieNode& node) {
-          const CharClasses here = node.class_here();
-          if (here != 0 && (here & free) == 0) {  // left here, with whatever comes behind it
-            return (here & live) == 0 ? TrieChoice::drop : TrieChoice::keep_all;
-          }
-          const bool is_known = (node.below & ~free) == 0 || (node.below & live) == 0;
-          return here != 0 && is_known ? TrieChoice::drop : TrieChoice::look_below;
-        },
-        kMaxNodes);
-  }
-  return known.trie;
-}
-
-void Vocabulary::expect_leaving(CharClasses free, CharClasses live) const {
-  constexpr std::size_t kMaxTries = 64;
-  const std::lock_guard lock(shared_->mutex);
-  if (shared_->leaving.size() < kMaxTries) {
-    shared_->leaving.emplace(std::pair(free, live), Shared::Leaving{});
-  }
 }
 
 void Vocabulary::build_json_body() {

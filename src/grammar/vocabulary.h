@@ -79,12 +79,8 @@ class Vocabulary {
   }
   /// Tokens that are such texts, as a mask. Kept when asked for again; thread-safe. Valid as long as this.
   [[nodiscard]] std::span<const std::uint32_t> tokens_within(const FreeText& text) const;
-  /// The tokens whose first character outside `free` is in `live`, as a trie of their own: what is left to look at when those within
-  /// `free` are known and other classes lead nowhere. Made for pairs that were expected; otherwise empty, and so it is when that would
-  /// leave out little. Kept; thread-safe. Valid as long as this.
-  [[nodiscard]] std::span<const TokenTrieNode> tokens_leaving(CharClasses free, CharClasses live) const;
-  /// From now on that trie is worth its making: the walk over the whole one was long and was taken once.
-  void expect_leaving(CharClasses free, CharClasses live) const;
+  /// Where tokens come to a class of characters for the first time, by the number of the class.
+  [[nodiscard]] std::span<const Arrival> arrivals(std::size_t class_bit) const { return arrivals_[class_bit]; }
   /// Some tokens share their bytes with others: same_text() must be asked.
   [[nodiscard]] bool has_duplicates() const { return has_duplicates_; }
   /// The next token with the same bytes; -1 at the end.
@@ -108,6 +104,7 @@ class Vocabulary {
   std::vector<std::int32_t> sorted_;  // ordinary tokens by their texts
   TokenTrie trie_;                    // of these
   std::vector<TokenTrieNode> long_trie_;
+  std::vector<std::vector<Arrival>> arrivals_;
   std::vector<std::int32_t> same_;
   bool has_duplicates_ = false;
   std::vector<std::uint32_t> text_mask_;
@@ -115,12 +112,7 @@ class Vocabulary {
   LoopTable json_body_;
   LoopTable blanks_;
   struct Shared {
-    struct Leaving {
-      bool is_made = false;
-      std::vector<TokenTrieNode> trie;
-    };
     std::mutex mutex;
-    std::map<std::pair<CharClasses, CharClasses>, Leaving> leaving;
     std::map<std::pair<CharClasses, std::uint32_t>, std::unique_ptr<const std::vector<std::uint32_t>>> within;
   };
   std::unique_ptr<Shared> shared_ = std::make_unique<Shared>();

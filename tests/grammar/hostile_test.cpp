@@ -58,6 +58,46 @@ TEST(Hostile, CatastrophicRegularExpressionsAreOrdinaryOnes) {
   }
 }
 
+/// Counts that leave gaps inside counts, and lookaheads side by side: sets of places that grow with every character.
+TEST(Hostile, AMaskThatNeedsTooMuchEndsTheRequestNotTheStep) {
+  for (const char* pattern : {"((a{1,50}b?){1,50}){1,50}", "(((a{3,50}b?){3,50}c?){3,50}d?){3,50}", "(.{0,30}a.{0,30}b.{0,30}){3,9}",
+                              "(?=.*a.{0,40}b)(?=.*c.{0,40}d)(?=.*e.{0,40}f).{0,200}", "((a{2,3}b{0,4}){5,70}|(a{3,4}b?){4,60}|(ab?a?){9,80}){2,30}",
+                              "(a.{3,9}|b.{2,7}|.c.{5,8}){10,60}", "([^a]{0,9}a){9,99}b[^c]{9,99}"}) {
+    SCOPED_TRACE(pattern);
+    const Outcome outcome = timed(GrammarKind::regex, pattern);
+    ASSERT_TRUE(outcome.result.has_value()) << outcome.result.error().message;
+    const auto tokens = vocabulary_of({"aa", "aaa", "aaaaaaaa", "abab", "a b", "cde", "bc", "def"});
+    Matcher matcher = matcher_of(*outcome.result, tokens);
+    std::vector<std::uint32_t> mask(tokens->mask_words());
+    auto longest = std::chrono::steady_clock::duration{};
+    for (const char byte : repeated("aaabaaaabaabaaabcdef", 6)) {
+      const auto begin = std::chrono::steady_clock::now();
+      matcher.fill_mask(mask);
+      longest = std::max(longest, std::chrono::steady_clock::now() - begin);
+      if (matcher.is_exhausted() || !matcher.accept(TokenId{2 + static_cast<unsigned char>(byte)})) {
+        break;
+      }
+    }
+    EXPECT_LT(longest, 500ms);  // 50 ms of processor time on a loaded machine
+  }
+}
+
+/// Whether any text fits is a search of its own here, over many thousands of expressions.
+TEST(Hostile, ASearchForATextStopsWithTheBudget) {
+  const std::string schema =
+      R"({"allOf":[{"pattern":"^([a-z][0-9])+$"},{"pattern":"((c1d3g3).{4,8}){6,6}"},{"pattern":"(t|8){10,10}$"},)"
+      R"({"anyOf":[{"not":{"pattern":"^([a-z][0-9])+$"}},{"not":{"pattern":"^((c1d3g3).{4,8}){}$"}}]}],"minLength":100})";
+  const Outcome whole = timed(GrammarKind::json_schema, schema);
+  EXPECT_TRUE(whole.result.has_value() || whole.result.error().code == ErrorCode::unsatisfiable || whole.result.error().code == ErrorCode::limit)
+      << whole.result.error().message;
+  const Outcome late = timed(GrammarKind::json_schema, schema, {.compile_time = 5ms});
+  EXPECT_LT(late.took, std::max<std::chrono::steady_clock::duration>(whole.took / 2, 100ms));
+  if (whole.took > 200ms) {
+    ASSERT_FALSE(late.result.has_value());
+    EXPECT_EQ(late.result.error().code, ErrorCode::timeout) << late.result.error().message;
+  }
+}
+
 TEST(Hostile, DepthIsALimit) {
   constexpr std::size_t kDeep = 100'000;
   const std::string groups = repeated("(", kDeep) + "a" + repeated(")", kDeep);
