@@ -1,5 +1,5 @@
-// Usage: step_bench DIR cpu|cuda [CONTEXT] [REQUESTS]
-// With REQUESTS only decode steps of so many requests.
+// Usage: step_bench DIR cpu|cuda [CONTEXT] [REQUESTS] [device|host]
+// With REQUESTS above 0 only decode steps of so many requests; the last word says where the Engram tables lie.
 // Time of single forwards of a checkpoint: decode steps of 1, 8, 64 and 256 requests at CONTEXT positions each, and a prefill chunk, with the
 // bytes and FLOPs they need (step_cost.h) and the ratio to the floor of a memory bandwidth measured by copies in the same run. Median of many.
 // Distinct experts per step are assumed as under uniform routing. Caches hold what earlier steps left there; values do not change the time.
@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/copy_bandwidth.h"
@@ -72,7 +73,8 @@ void report(const std::string& what, double seconds, const Cost& cost, double ba
   std::fflush(stdout);
 }
 
-int main_with(const std::string& directory, const std::string& name, std::int32_t context, std::int32_t only_requests) {
+int main_with(const std::string& directory, const std::string& name, std::int32_t context, std::int32_t only_requests,
+              model::EngramTables engram_tables) {
   auto device = name == "cuda" ? cuda::make_device({}) : Result<std::unique_ptr<Device>>(cpu::make_device({}));
   auto checkpoint = weights::Checkpoint::open(directory);
   const auto config = model::load_config(directory);
@@ -93,7 +95,8 @@ int main_with(const std::string& directory, const std::string& name, std::int32_
                                            .max_chunks = kMostRequests,
                                            .max_logit_rows = kMostRequests,
                                            .max_blocks_per_request = blocks_each,
-                                           .max_drafts = 0});
+                                           .max_drafts = 0},
+                                          engram_tables);
   if (!model) {
     std::fprintf(stderr, "%s\n", model.error().message.c_str());
     return 1;
@@ -126,9 +129,12 @@ int main_with(const std::string& directory, const std::string& name, std::int32_
 
 int main(int count, char** arguments) {
   if (count < 3) {
-    std::fprintf(stderr, "usage: step_bench DIR cpu|cuda [CONTEXT] [REQUESTS]\n");
+    std::fprintf(stderr, "usage: step_bench DIR cpu|cuda [CONTEXT] [REQUESTS] [device|host]\n");
     return 2;
   }
+  using deepinfer::model::EngramTables;
+  const bool is_on_host = count > 5 && std::string_view(arguments[5]) == "host";
   return deepinfer::bench::main_with(arguments[1], arguments[2], count > 3 ? std::atoi(arguments[3]) : 1024,
-                                     count > 4 ? std::atoi(arguments[4]) : 0);
+                                     count > 4 ? std::atoi(arguments[4]) : 0,
+                                     is_on_host ? EngramTables::in_host_memory : EngramTables::in_memory);
 }

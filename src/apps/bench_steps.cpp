@@ -216,14 +216,15 @@ Result<Bench> open(const Flags& flags) {
   std::iota(engram_class.begin(), engram_class.end(), 0);  // which class a token has changes no time
   const cpu::MachineLimits limits = limits_of(**device);
   auto timed = std::make_unique<TimedDevice>(**device);
-  auto model = model::DeepseekV41::create(*timed, *checkpoint, *config, engram_class,
-                                          {.num_blocks = most_requests * blocks_each + 1,
-                                           .num_slots = most_requests + 1,
-                                           .max_rows = most_rows,
-                                           .max_chunks = most_requests,
-                                           .max_logit_rows = most_requests * rows_each,
-                                           .max_blocks_per_request = blocks_each,
-                                           .max_drafts = flags.num_drafts});
+  const model::CacheSizes sizes{.num_blocks = most_requests * blocks_each + 1,
+                                .num_slots = most_requests + 1,
+                                .max_rows = most_rows,
+                                .max_chunks = most_requests,
+                                .max_logit_rows = most_requests * rows_each,
+                                .max_blocks_per_request = blocks_each,
+                                .max_drafts = flags.num_drafts};
+  auto model = model::DeepseekV41::create(*timed, *checkpoint, *config, engram_class, sizes,
+                                          engram_tables(flags.model, *config, sizes, timed->info()));
   if (!model) {
     return std::unexpected(model.error());
   }

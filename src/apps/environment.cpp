@@ -31,6 +31,7 @@ constexpr std::array kCounterparts = {
     Counterpart{"DEEPINFER_KV_MEMORY", "--kv-memory"},
     Counterpart{"DEEPINFER_MAX_MODEL_LEN", "--max-model-len"},
     Counterpart{"DEEPINFER_LOG_LEVEL", "--log-level"},
+    Counterpart{"DEEPINFER_ENGRAM_FORCE_GPU_STORAGE", "--engram-memory", {{{"0", "auto"}, {"1", "device"}}}},
 };
 
 /// Variables of the official framework that change nothing here, with the reason.

@@ -84,6 +84,15 @@ void add_inspect(CLI::App& app, Action& action) {
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
   command
+      ->add_option_function<std::string>(
+          "--engram-memory",
+          [flags](const std::string& place) {
+            flags->limits.engram_tables = place == "host" ? model::EngramTables::in_host_memory : model::EngramTables::in_memory;
+          },
+          "where the Engram tables lie in the memory plan: device or host")
+      ->check(CLI::IsMember({"device", "host"}))
+      ->default_str("device");
+  command
       ->add_option("--check-values", flags->values,
                    "read every value and look for codes that mean nothing: auto (small checkpoints), all, none")
       ->check(CLI::IsMember({"auto", "all", "none"}))

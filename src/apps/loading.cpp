@@ -15,6 +15,7 @@
 #include "backends/self_test.h"
 #include "engine/engine_thread.h"
 #include "engine/load.h"
+#include "engine/load_plan.h"
 
 namespace deepinfer::apps {
 namespace {
@@ -69,6 +70,16 @@ Result<std::unique_ptr<Device>> open_device(const ModelFlags& flags) {
   return device;
 }
 
+namespace {
+
+engine::EngramMemory engram_memory(const ModelFlags& flags) {
+  return flags.engram_memory == "device" ? engine::EngramMemory::device
+         : flags.engram_memory == "host" ? engine::EngramMemory::host
+                                         : engine::EngramMemory::automatic;
+}
+
+}  // namespace
+
 engine::EngineOptions engine_options(const ModelFlags& flags) {
   return {
       .max_requests = flags.max_requests,
@@ -93,7 +104,17 @@ engine::EngineOptions engine_options(const ModelFlags& flags) {
       .confidence_temperatures = flags.confidence_temperatures,
       .fit_confidence = flags.fit_confidence,
       .overlap_depth = flags.overlap_depth,
+      .engram_memory = engram_memory(flags),
       .kv_memory_bytes = flags.kv_memory_bytes};
+}
+
+model::EngramTables engram_tables(const ModelFlags& flags, const model::Config& config, const model::CacheSizes& sizes,
+                                  const DeviceInfo& device) {
+  const model::CacheBytes cache = model::cache_bytes(config, sizes.max_drafts);
+  const std::size_t cache_bytes = static_cast<std::size_t>(sizes.num_blocks) * cache.per_block() +
+                                  static_cast<std::size_t>(sizes.num_slots) * cache.per_slot();
+  const std::size_t weight_bytes = model::rank_sizes(config, {}).total().bytes;
+  return engine::engram_tables(engram_memory(flags), weight_bytes + cache_bytes + model::workspace_bytes(config, sizes), device);
 }
 
 namespace {
@@ -107,6 +128,16 @@ server::ServedMemory served_memory(const engine::LoadedEngine& loaded) {
                           .num_units = group.num_units});
   }
   return out;
+}
+
+/// Behind the sum of the plan: Engram tables that do not count in it.
+std::string tables_elsewhere(const model::MemoryPlan& plan) {
+  if (plan.engram_tables == model::EngramTables::in_memory) {
+    return "";
+  }
+  const bool is_on_host = plan.engram_tables == model::EngramTables::in_host_memory;
+  return ", beside it Engram tables of " + std::to_string(plan.weights[model::WeightPart::engram_tables].bytes >> 20) + " MiB " +
+         (is_on_host ? "in host memory" : "in the mapped files");
 }
 
 void tell_memory(const server::ServedMemory& memory, const Log& log) {
@@ -172,7 +203,7 @@ Result<std::shared_ptr<const server::ServedModel>> load_served_model(const Model
   }
   log.info("context of " + std::to_string(loaded->options.max_model_len) + " tokens, " + std::to_string(loaded->options.max_requests) +
            " requests at once, cache for " + std::to_string(loaded->memory.capacity_tokens()) + " tokens, " +
-           std::to_string(loaded->memory.total_bytes() >> 20) + " MiB in all");
+           std::to_string(loaded->memory.total_bytes() >> 20) + " MiB in all" + tables_elsewhere(loaded->memory));
   server::ServedMemory memory = served_memory(*loaded);
   tell_memory(memory, log);
   auto model = std::make_shared<server::ServedModel>(server::ServedModel{.name = name,

@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "engine/options.h"
+#include "model/deepseek_v41/config.h"
+#include "model/deepseek_v41/model.h"
 #include "ops/device.h"
 #include "server/served_model.h"
 
@@ -20,6 +22,9 @@ namespace deepinfer::apps {
 /// Errors: invalid_argument for a device that this build does not have.
 [[nodiscard]] Result<std::unique_ptr<Device>> open_device(const ModelFlags& flags);
 [[nodiscard]] engine::EngineOptions engine_options(const ModelFlags& flags);
+/// Where --engram-memory puts the tables of a model that is made without an engine.
+[[nodiscard]] model::EngramTables engram_tables(const ModelFlags& flags, const model::Config& config, const model::CacheSizes& sizes,
+                                                const DeviceInfo& device);
 
 /// What a served model is beside its files.
 struct ServedSettings {

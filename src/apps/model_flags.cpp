@@ -28,6 +28,13 @@ void add_device_flags(CLI::App& command, ModelFlags& flags) {
       ->check(CLI::Range(0, 4096))
       ->capture_default_str()
       ->group(group);
+  command
+      .add_option("--engram-memory", flags.engram_memory,
+                  "where a GPU finds the tables of Engram: device; host: pinned memory, read ahead over the bus; auto: the device when "
+                  "everything fits there, else the host. The tokens are the same; the cpu has one memory")
+      ->check(CLI::IsMember({"auto", "device", "host"}))
+      ->capture_default_str()
+      ->group(group);
 }
 
 void add_model_flags(CLI::App& command, ModelFlags& flags) {

@@ -17,6 +17,7 @@ struct ModelFlags {
   std::filesystem::path model;  ///< empty: the bundled model
   std::string device = "cpu";
   std::int32_t num_threads = 0;  ///< 0: all cores this process may use
+  std::string engram_memory = "auto";  ///< or "device" or "host"
   std::int32_t max_requests = 16;
   std::int32_t max_queue = 1024;  ///< requests that wait beside them
   std::int32_t max_batched_tokens = 512;
@@ -43,7 +44,7 @@ struct ModelFlags {
 };
 
 void add_model_flags(CLI::App& command, ModelFlags& flags);
-/// Only --model, --device and --threads.
+/// Only --model, --device, --threads and --engram-memory.
 void add_device_flags(CLI::App& command, ModelFlags& flags);
 /// Only --model.
 void add_model_flag(CLI::App& command, std::filesystem::path& model);

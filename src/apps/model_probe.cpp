@@ -181,7 +181,8 @@ Result<model::Probe*> ModelProbe::direct() {
   classes.resize(static_cast<std::size_t>(config_.vocab_size));
   model::CacheSizes sizes = plan->sizes;
   sizes.max_logit_rows = sizes.max_rows;  // score() wants the logits of every row
-  auto model = model::DeepseekV41::create(*device_, std::move(*checkpoint), config_, std::move(classes), sizes);
+  auto model = model::DeepseekV41::create(*device_, std::move(*checkpoint), config_, std::move(classes), sizes,
+                                          engram_tables(flags_, config_, sizes, device_->info()));
   if (!model) {
     return std::unexpected(std::move(model.error()));
   }

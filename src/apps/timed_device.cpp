@@ -68,6 +68,7 @@ class TimedDevice::TimedStream final : public Stream {
   void synchronize() override { inner_->synchronize(); }
   [[nodiscard]] std::string_view fault() const override { return inner_->fault(); }
   void copy(void* destination, const void* source, std::size_t size_bytes) override { inner_->copy(destination, source, size_bytes); }
+  void wait_for(Stream& other) override { inner_->wait_for(*static_cast<TimedStream&>(other).inner_); }
   bool begin_recording() override { return !is_timing_ && inner_->begin_recording(); }
   std::unique_ptr<Recording> end_recording() override { return inner_->end_recording(); }
   void replay(Recording& recording) override { inner_->replay(recording); }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/sha256.h"
+#include "engine/load_plan.h"
 #include "grammar/jump_ahead.h"
 #include "grammar/vocabulary.h"
 #include "model/deepseek_v41/inventory.h"
@@ -38,16 +39,6 @@ Result<std::vector<std::int32_t>> engram_classes(const tokenizer::Tokenizer& tok
   return class_of;
 }
 
-/// Only exact reuse keeps states.
-bool keeps_states(const EngineOptions& options) { return options.prefix_cache && options.replay == Replay::exact; }
-
-std::int32_t num_prefix_states(const EngineOptions& options) {
-  if (!keeps_states(options)) {
-    return 0;
-  }
-  return options.num_prefix_states == -1 ? options.max_requests : options.num_prefix_states;
-}
-
 /// Drafts per request and step: what is asked for, or as many as the model was trained for and a step has rows for.
 Result<std::int32_t> num_drafts(const EngineOptions& options, const model::Config& config) {
   const bool can_draft = config.has_drafter() && config.dspark_target_layer_ids.front() >= config.split_layer();
@@ -68,38 +59,6 @@ Result<std::int32_t> num_drafts(const EngineOptions& options, const model::Confi
                                                  ", the block that the drafter was trained for");
   }
   return options.max_drafts;
-}
-
-/// States behind prefixes get this part of the memory of blocks when nobody says how many: for exact reuse blocks without one are of no
-/// use. On the Mooncake conversation trace with 1,024 blocks a state per four blocks has every hit, one per eight four fifths of them.
-constexpr std::size_t kStateShare = 2;
-
-std::int32_t default_prefix_states(const EngineOptions& options, const model::MemoryPlan& plan) {
-  const std::size_t num_states = plan.block_bytes / kStateShare / plan.cache.per_slot();
-  return std::clamp(static_cast<std::int32_t>(std::min<std::size_t>(num_states, 1 << 20)), options.max_requests,
-                    std::max(options.max_requests, plan.sizes.num_blocks));
-}
-
-/// Without a stated limit the plan is what the options ask for, unless the device is smaller: then the blocks get what it leaves.
-Result<model::MemoryPlan> plan_memory(const EngineOptions& options, const model::Config& config, const DeviceInfo& device) {
-  model::MemoryLimits limits{.memory_bytes = options.memory_bytes,
-                             .kv_memory_bytes = options.kv_memory_bytes,
-                             .max_requests = options.max_requests,
-                             .num_prefix_states = num_prefix_states(options),
-                             .max_batched_tokens = options.max_batched_tokens,
-                             .max_model_len = options.max_model_len,
-                             .max_drafts = options.max_drafts};
-  auto plan = model::plan_memory(config, limits);
-  if (plan && options.memory_bytes == 0 && device.memory_bytes > 0 && plan->total_bytes() > device.memory_bytes) {
-    limits.memory_bytes = device.memory_bytes;
-    plan = model::plan_memory(config, limits);
-  }
-  if (plan && keeps_states(options) && options.num_prefix_states == -1) {
-    limits.num_prefix_states = default_prefix_states(options, *plan);
-    auto with_states = model::plan_memory(config, limits);
-    return with_states ? std::move(with_states) : std::move(plan);
-  }
-  return plan;
 }
 
 struct OpenCheckpoint {
@@ -356,7 +315,7 @@ Result<LoadedEngine> load_engine(const std::filesystem::path& directory, const E
   }
   begin(LoadPhase::model);
   auto model = model::DeepseekV41::create(device, std::move(files->checkpoint.checkpoint), files->config, std::move(files->engram_class),
-                                          files->plan.sizes);
+                                          files->plan.sizes, files->plan.engram_tables);
   if (!model) {
     return std::unexpected(std::move(model.error()));
   }

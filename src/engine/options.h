@@ -27,6 +27,13 @@ enum class VerificationRule : std::uint8_t {
   rejection,  ///< with probability min(1, target / draft): accepts more, tokens depend on where steps begin
 };
 
+/// Where the tables of Engram lie on a device with memory of its own.
+enum class EngramMemory : std::uint8_t {
+  automatic,  ///< the device's when the whole plan fits there, else the host's
+  device,
+  host,
+};
+
 /// Beyond the window, of the prompt rows that bounded replay keeps: 140 for a window of 128 (docs/spec/engine.md 15).
 inline constexpr std::int32_t kDefaultKeepBeyondWindow = 12;
 
@@ -53,6 +60,7 @@ struct EngineOptions {
   bool fit_confidence = false;                      ///< temperatures follow what was accepted lately
   std::int32_t overlap_depth = 0;                   ///< 1: the next step is planned and outputs are delivered while the device computes;
                                                     ///< -1 (load_engine only): where it computes outside the host's memory
+  EngramMemory engram_memory = EngramMemory::automatic;
   std::size_t kv_memory_bytes = 0;                  ///< for cache blocks; 0: room for max_requests of full length
   std::size_t memory_bytes = 0;                     ///< for weights, caches and activations together; 0: no limit
 };

@@ -19,6 +19,7 @@ struct DeviceInfo {
   std::string name;                ///< "cpu", "cuda:0"
   std::string description;         ///< model and instruction set, for people
   std::size_t memory_bytes = 0;    ///< all of it; limits of containers are respected
+  std::size_t host_bytes = 0;      ///< of the host's memory, free for allocate_host() when the device was opened; 0: its memory is the host's
   std::int32_t num_threads = 0;    ///< workers of a CPU device
   bool reads_host_memory = false;  ///< kernels may read mapped files and host arrays in place
 };
@@ -40,6 +41,9 @@ class Stream {
   [[nodiscard]] virtual std::string_view fault() const { return {}; }
   /// Copies between host and device memory, in stream order. `source` may be reused after synchronize().
   virtual void copy(void* destination, const void* source, std::size_t size_bytes) = 0;
+  /// What is issued here from now on begins when everything issued to `other`, a stream of the same device, so far is done. While this stream
+  /// records, `other` joins the recording by waiting for it and has to be waited for before the end.
+  virtual void wait_for(Stream& /*other*/) {}
 
   /// From here to end_recording() work is kept instead of done. The same work must have run before: operations take memory on first use.
   /// False, and nothing changes, on a device where issuing work costs nothing.
@@ -55,7 +59,8 @@ class Device {
   [[nodiscard]] virtual const DeviceInfo& info() const = 0;
   /// Uninitialised memory aligned to 256 bytes; an empty Buffer when the device has no room.
   [[nodiscard]] virtual Buffer allocate(std::size_t size_bytes) = 0;
-  /// The same on the host, so that copies to and from the device go on while the host does; empty when the host has no room.
+  /// The same on the host, so that copies to and from the device go on while the host does and operations read it in place; empty when the
+  /// host has no room.
   [[nodiscard]] virtual Buffer allocate_host(std::size_t size_bytes) { return allocate(size_bytes); }
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream() = 0;
   [[nodiscard]] virtual Ops& ops() = 0;

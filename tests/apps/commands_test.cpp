@@ -229,6 +229,23 @@ TEST(Inspect, TheBundledModelIsDescribedAndWhole) {
   EXPECT_NE(ran.out.find("hidden"), std::string::npos) << ran.out;
 }
 
+TEST(Inspect, ThePlanSaysWhereTheEngramTablesLie) {
+  EXPECT_EQ(run_program({"inspect"}).out.find("Engram tables in"), std::string::npos);
+  const Ran ran = run_program({"inspect", "--engram-memory", "host"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("Engram tables in host memory"), std::string::npos) << ran.out;
+}
+
+TEST(Run, EngramMemoryIsAPlaceAndChangesNoToken) {
+  const Ran here = run_program(with_greedy({"run", "--prompt", "Hello", "--max-tokens", "8"}));
+  const Ran there = run_program(with_greedy({"run", "--prompt", "Hello", "--max-tokens", "8", "--engram-memory", "host"}));
+  EXPECT_EQ(there.exit_code, 0) << there.err;
+  EXPECT_EQ(there.out, here.out);
+  const Ran nowhere = run_program({"run", "--prompt", "Hello", "--engram-memory", "elsewhere"});
+  EXPECT_EQ(nowhere.exit_code, 2);
+  EXPECT_NE(nowhere.err.find("--engram-memory"), std::string::npos) << nowhere.err;
+}
+
 TEST(Inspect, ADirectoryWithoutACheckpointFails) {
   const std::string directory = temporary("empty");
   std::filesystem::create_directory(directory);

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <optional>
 #include <string>
+
+#include "backends/cpu/free_memory.h"
 
 namespace deepinfer::test {
 namespace {
@@ -21,6 +24,7 @@ class ContainerLimits : public ::testing::Test {
     std::ofstream(root_ / file) << text;
   }
   [[nodiscard]] cpu::ContainerLimits limits() const { return cpu::container_limits(root_ / "process", root_ / "groups"); }
+  [[nodiscard]] std::size_t free_memory() const { return cpu::free_memory_bytes(root_ / "meminfo", root_ / "process", root_ / "groups"); }
 
  private:
   fs::path root_ =
@@ -66,6 +70,37 @@ TEST_F(ContainerLimits, TheFirstVersionIsReadToo) {
   write("groups/memory/box/a/memory.limit_in_bytes", "5000000\n");
   EXPECT_DOUBLE_EQ(limits().processors, 3);
   EXPECT_EQ(limits().memory_bytes, 5000000U);
+}
+
+TEST_F(ContainerLimits, WhatIsLeftOfMemoryIsThatOfTheFullestGroup) {
+  write("process/cgroup", "0::/a/b\n");
+  EXPECT_EQ(limits().free_bytes, std::nullopt);
+  write("groups/a/memory.max", "9000000\n");
+  write("groups/a/memory.current", "8000000\n");
+  write("groups/a/memory.stat", "anon 5000000\ninactive_file 400000\nactive_file 200000\n");
+  write("groups/a/b/memory.max", "5000000\n");
+  write("groups/a/b/memory.current", "1000000\n");
+  EXPECT_EQ(limits().free_bytes, 1600000U);
+  write("groups/a/memory.current", "9900000\n");
+  EXPECT_EQ(limits().free_bytes, 0U);
+}
+
+TEST_F(ContainerLimits, WhatIsLeftIsReadFromTheFirstVersionToo) {
+  write("process/cgroup", "4:memory:/box\n");
+  write("groups/memory/box/memory.limit_in_bytes", "5000000\n");
+  write("groups/memory/box/memory.usage_in_bytes", "4000000\n");
+  write("groups/memory/box/memory.stat", "inactive_file 1\ntotal_inactive_file 300000\ntotal_active_file 200000\n");
+  EXPECT_EQ(limits().free_bytes, 1500000U);
+}
+
+TEST_F(ContainerLimits, FreeMemoryIsWhatMachineAndContainerBothHave) {
+  EXPECT_EQ(free_memory(), 0U) << "a machine that does not say";
+  write("meminfo", "MemTotal:       24684084 kB\nMemAvailable:   4000 kB\n");
+  EXPECT_EQ(free_memory(), 4096000U);
+  write("process/cgroup", "0::/\n");
+  write("groups/memory.max", "5000000\n");
+  write("groups/memory.current", "2000000\n");
+  EXPECT_EQ(free_memory(), 3000000U);
 }
 
 }  // namespace

@@ -61,6 +61,24 @@ TEST(MemoryPlan, MappedEngramTablesAreNotCounted) {
   EXPECT_EQ(plan->weight_bytes, 510286023000U - 202758032400U);
 }
 
+TEST(MemoryPlan, EngramTablesInHostMemoryCountThere) {
+  MemoryLimits limits{.memory_bytes = 320 * kGigabyte, .max_model_len = 4096, .engram_tables = EngramTables::in_host_memory};
+  const Result<MemoryPlan> plan = plan_memory(real_config(), limits);
+  ASSERT_TRUE(plan.has_value()) << plan.error().message;
+  EXPECT_EQ(plan->weight_bytes, 510286023000U - 202758032400U);
+  EXPECT_EQ(plan->host_bytes, 202758032400U);
+  EXPECT_LE(plan->total_bytes(), limits.memory_bytes);
+  limits.host_memory_bytes = 202758032400U;
+  EXPECT_TRUE(plan_memory(real_config(), limits).has_value());
+  --limits.host_memory_bytes;
+  const Result<MemoryPlan> refused = plan_memory(real_config(), limits);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().kind, ErrorKind::exhausted);
+  EXPECT_EQ(refused.error().message,
+            "the Engram tables (202758032400 bytes) need more than the 202758032399 bytes that are free in host memory: free some, or use more "
+            "machines");
+}
+
 TEST(MemoryPlan, WhatIsRepackedAreTheWeightsWithScales) {
   const Config config = real_config();
   std::map<std::string, std::size_t> sizes;

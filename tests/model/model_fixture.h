@@ -8,6 +8,7 @@
 #include <memory>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "model/deepseek_v41/cache_reader.h"
@@ -43,8 +44,12 @@ struct TestModel {
   std::vector<SlotId> free_slots;
 
   static TestModel load(const std::filesystem::path& directory, const cpu::CpuOptions& options = {}) {
+    return load_on(test_device(options), directory);
+  }
+  static TestModel load_on(std::unique_ptr<Device> device, const std::filesystem::path& directory,
+                           model::EngramTables engram_tables = model::EngramTables::in_memory) {
     TestModel out;
-    out.device = test_device(options);
+    out.device = std::move(device);
     auto checkpoint = weights::Checkpoint::open(directory);
     check(checkpoint.has_value(), "the test checkpoint opens");
     auto config = model::load_config(directory);
@@ -58,7 +63,8 @@ struct TestModel {
                                   .max_logit_rows = 2048,
                                   .max_blocks_per_request = 32,
                                   .max_drafts = 5};
-    auto model = model::DeepseekV41::create(*out.device, *checkpoint, *config, tokenizer::compress_vocabulary(*tokenizer).class_of, sizes);
+    auto model = model::DeepseekV41::create(*out.device, *checkpoint, *config, tokenizer::compress_vocabulary(*tokenizer).class_of, sizes,
+                                            engram_tables);
     check(model.has_value(), "the test model fits into memory");
     out.model = std::move(*model);
     out.sizes = sizes;

@@ -60,7 +60,7 @@ TEST_P(Vision, PatchesTowerAndAlignerAgreeWithTheReference) {
   const model::Config& config = model_.model->config();
   auto checkpoint = weights::Checkpoint::open(kTiny);
   ASSERT_TRUE(checkpoint.has_value());
-  auto bound = model::bind_weights(*model_.device, *checkpoint, config);
+  auto bound = model::bind_weights(*model_.device, *checkpoint, config, model::EngramTables::in_memory);
   auto tower = model::VisionTower::create(*model_.device, config);
   ASSERT_TRUE(bound.has_value() && tower.has_value());
   const std::unique_ptr<Stream> stream = model_.device->make_stream();

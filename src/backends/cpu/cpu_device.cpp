@@ -65,6 +65,7 @@ std::unique_ptr<Device> make_device(const CpuOptions& options) {
   DeviceInfo info{.name = "cpu",
                   .description = processor_name(),
                   .memory_bytes = usable_memory_bytes(),
+                  .host_bytes = 0,
                   .num_threads = 1,
                   .reads_host_memory = true};
   if (options.use_reference_kernels) {

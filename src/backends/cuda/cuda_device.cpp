@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/cpu/free_memory.h"
 #include "backends/cuda/cuda_check.h"
 #include "backends/cuda/cuda_ops.h"
 
@@ -70,6 +71,7 @@ Result<std::unique_ptr<Device>> make_device(const CudaOptions& options) {
       .name = "cuda:" + std::to_string(options.device),
       .description = std::string(properties.name) + ", SM" + std::to_string(properties.major) + std::to_string(properties.minor),
       .memory_bytes = properties.totalGlobalMem,
+      .host_bytes = cpu::free_memory_bytes(),
       .num_threads = 0,
       .reads_host_memory = false};
   return std::make_unique<CudaDevice>(options.device, std::move(info));

@@ -33,10 +33,14 @@ class CudaStream final : public Stream {
   CudaStream(int device, Fault& fault) : device_(device), fault_(fault) {
     must(cudaSetDevice(device_));
     must(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    must(cudaEventCreateWithFlags(&reached_, cudaEventDisableTiming));
   }
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
-  ~CudaStream() override { cudaStreamDestroy(stream_); }
+  ~CudaStream() override {
+    cudaEventDestroy(reached_);
+    cudaStreamDestroy(stream_);
+  }
 
   void synchronize() override {
     if (!fault_.is_set()) {
@@ -47,6 +51,12 @@ class CudaStream final : public Stream {
   void copy(void* destination, const void* source, std::size_t size_bytes) override {
     if (size_bytes > 0 && make_current()) {
       fault_.note(cudaMemcpyAsync(destination, source, size_bytes, cudaMemcpyDefault, stream_));
+    }
+  }
+  void wait_for(Stream& other) override {
+    const auto& own = static_cast<CudaStream&>(other);
+    if (make_current() && fault_.note(cudaEventRecord(own.reached_, own.stream_))) {
+      fault_.note(cudaStreamWaitEvent(stream_, own.reached_, 0));
     }
   }
 
@@ -74,6 +84,7 @@ class CudaStream final : public Stream {
   int device_ = 0;
   Fault& fault_;
   cudaStream_t stream_ = nullptr;
+  cudaEvent_t reached_ = nullptr;  // how far another stream waits for this one
 };
 
 class CudaOps final : public Ops {

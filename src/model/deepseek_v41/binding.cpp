@@ -1,5 +1,6 @@
 #include "model/deepseek_v41/binding.h"
 
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -13,8 +14,9 @@ namespace {
 /// Looks tensors up by name and makes them readable for the device.
 class Binder {
  public:
-  Binder(Device& device, const weights::Checkpoint& checkpoint, std::vector<Buffer>& copies)
-      : device_(device), stream_(device.make_stream()), checkpoint_(checkpoint), copies_(copies) {
+  Binder(Device& device, const weights::Checkpoint& checkpoint, EngramTables engram_tables, std::vector<Buffer>& copies)
+      : device_(device), stream_(device.make_stream()), checkpoint_(checkpoint), engram_tables_(engram_tables), copies_(copies) {
+    check(engram_tables != EngramTables::on_disk || device.info().reads_host_memory, "only what reads host memory reads tables in files");
     // Copies lie in large pages, which small models are faster with, and quantised weights in the order of the kernels, which every model is
     // faster with. What would take most of the memory stays in the mapped files, as it lies there.
     const bool in_place = device.info().reads_host_memory;
@@ -30,6 +32,19 @@ class Binder {
   QuantWeight fp8(const std::string& name) { return quantised(name, WeightFormat::fp8); }
   QuantWeight fp4(const std::string& name) { return quantised(name, WeightFormat::fp4); }
 
+  /// Codes or scales of a table of Engram.
+  const std::uint8_t* table(const std::string& name) {
+    switch (engram_tables_) {
+      case EngramTables::in_memory:
+        return tensor<std::uint8_t>(name);
+      case EngramTables::in_host_memory:
+        return static_cast<const std::uint8_t*>(copy_to_host(find(name)));
+      case EngramTables::on_disk:
+        return find(name).as<std::uint8_t>();
+    }
+    std::unreachable();
+  }
+
   /// `values` in device memory.
   template <class T>
   const T* array(const std::vector<T>& values) {
@@ -40,6 +55,8 @@ class Binder {
 
   /// Bytes that did not fit; 0 when everything is bound.
   [[nodiscard]] std::size_t missing_bytes() const { return missing_bytes_; }
+  /// The same of the host's memory.
+  [[nodiscard]] std::size_t missing_host_bytes() const { return missing_host_bytes_; }
   void finish() { stream_->synchronize(); }
 
  private:
@@ -85,10 +102,19 @@ class Binder {
     return out;
   }
 
-  void* allocate(std::size_t size_bytes) {
-    Buffer buffer = device_.allocate(size_bytes);
+  const void* copy_to_host(const TensorView& view) {
+    void* const out = keep(device_.allocate_host(view.size_bytes()), view.size_bytes(), missing_host_bytes_);
+    if (out != nullptr) {
+      std::memcpy(out, view.data, view.size_bytes());
+    }
+    return out;
+  }
+
+  void* allocate(std::size_t size_bytes) { return keep(device_.allocate(size_bytes), size_bytes, missing_bytes_); }
+
+  void* keep(Buffer buffer, std::size_t size_bytes, std::size_t& missing_bytes) {
     if (buffer.data() == nullptr) {
-      missing_bytes_ += size_bytes;
+      missing_bytes += size_bytes;
       return nullptr;
     }
     copies_.push_back(std::move(buffer));
@@ -98,8 +124,10 @@ class Binder {
   Device& device_;
   std::unique_ptr<Stream> stream_;
   const weights::Checkpoint& checkpoint_;
+  EngramTables engram_tables_;
   std::vector<Buffer>& copies_;
   std::size_t missing_bytes_ = 0;
+  std::size_t missing_host_bytes_ = 0;
   bool reads_files_ = false;
   bool reads_quantised_files_ = false;
 };
@@ -162,8 +190,8 @@ BlockWeights bind_block(Binder& bind, const std::string& prefix, const Config& c
 }
 
 EngramWeights bind_engram(Binder& bind, const std::string& prefix) {
-  return {.codes = bind.tensor<std::uint8_t>(prefix + ".embed.weight"),
-          .scales = bind.tensor<std::uint8_t>(prefix + ".embed.scale"),
+  return {.codes = bind.table(prefix + ".embed.weight"),
+          .scales = bind.table(prefix + ".embed.scale"),
           .wkv = bind.fp8(prefix + ".wkv"),
           .q_weight = bind.tensor<bf16>(prefix + ".q_weight"),
           .k_weight = bind.tensor<bf16>(prefix + ".k_weight")};
@@ -215,9 +243,10 @@ VisionWeights bind_vision(Binder& bind, const VisionConfig& config) {
 
 }  // namespace
 
-Result<BoundModel> bind_weights(Device& device, std::shared_ptr<const weights::Checkpoint> checkpoint, const Config& config) {
+Result<BoundModel> bind_weights(Device& device, std::shared_ptr<const weights::Checkpoint> checkpoint, const Config& config,
+                                EngramTables engram_tables) {
   BoundModel out{.checkpoint = std::move(checkpoint), .copies = {}, .weights = {}};
-  Binder bind(device, *out.checkpoint, out.copies);
+  Binder bind(device, *out.checkpoint, engram_tables, out.copies);
   out.weights.embed = bind.tensor<bf16>("embed.weight");
   out.weights.head = bind.tensor<bf16>("head.weight");
   out.weights.norm = bind.tensor<bf16>("norm.weight");
@@ -235,6 +264,10 @@ Result<BoundModel> bind_weights(Device& device, std::shared_ptr<const weights::C
   if (bind.missing_bytes() > 0) {
     return fail(ErrorKind::exhausted, device.info().name + " has no room for the weights: " + std::to_string(bind.missing_bytes()) +
                                           " bytes are missing; use a smaller model or a device with more memory");
+  }
+  if (bind.missing_host_bytes() > 0) {
+    return fail(ErrorKind::exhausted, "the host has no room for the Engram tables: " + std::to_string(bind.missing_host_bytes()) +
+                                          " bytes that stay in memory are missing");
   }
   return out;
 }

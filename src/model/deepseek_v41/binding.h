@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "model/deepseek_v41/config.h"
+#include "model/deepseek_v41/model.h"
 #include "ops/device.h"
 #include "ops/ops.h"
 #include "tensor/tensor.h"
@@ -120,12 +121,14 @@ struct ModelWeights {
 /// The bound weights and whatever keeps their memory alive.
 struct BoundModel {
   std::shared_ptr<const weights::Checkpoint> checkpoint;
-  std::vector<Buffer> copies;  ///< tensors the device cannot read where they lie
+  std::vector<Buffer> copies;  ///< tensors that are not read where the files are mapped
   ModelWeights weights;
 };
 
-/// Binds every tensor. A device that reads host memory gets pointers into the mapping, any other device copies.
-/// Errors: exhausted when the device has no room.
-[[nodiscard]] Result<BoundModel> bind_weights(Device& device, std::shared_ptr<const weights::Checkpoint> checkpoint, const Config& config);
+/// Binds every tensor. A device that reads host memory gets pointers into the mapping, any other device copies. Tables of Engram go straight
+/// from the mapping to where they are wanted; on_disk is for devices that read host memory.
+/// Errors: exhausted when the device or the host has no room.
+[[nodiscard]] Result<BoundModel> bind_weights(Device& device, std::shared_ptr<const weights::Checkpoint> checkpoint, const Config& config,
+                                              EngramTables engram_tables);
 
 }  // namespace deepinfer::model

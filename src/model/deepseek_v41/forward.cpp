@@ -15,6 +15,10 @@ ForwardPass::ForwardPass(const ForwardContext& context)
       rows_(&context.tables.all()) {}
 
 void ForwardPass::run() {
+  if (!config_.engram_layer_ids.empty()) {
+    context_.fetches.wait_for(stream_);
+    fetch_engram(0);
+  }
   embed();
   prepare_rotations();
   for (std::int32_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
@@ -92,17 +96,27 @@ void ForwardPass::linear(const Q8Rows& x, const QuantWeight& weight, std::int32_
   ops_.linear_q8(stream_, {.num_rows = num_rows(), .n = n, .k = k, .groups = 1, .x = x, .weight = weight, .y = y});
 }
 
+/// Rows depend on tokens only, so they are on their way while other layers run.
+void ForwardPass::fetch_engram(std::int32_t place) {
+  const auto index = static_cast<std::size_t>(place);
+  const EngramWeights& weights = context_.weights.engrams[index];
+  ops_.engram_gather(context_.fetches, {.num_rows = context_.tables.all().rows.num_rows,
+                                        .columns = config_.engram_lookups(),
+                                        .row_dim = config_.engram_head_dim,
+                                        .row_id = context_.tables.engram_rows(index),
+                                        .codes = weights.codes,
+                                        .scales = weights.scales,
+                                        .e = w_.engram[index]});
+}
+
 void ForwardPass::engram(std::int32_t place) {
   const EngramWeights& weights = context_.weights.engrams[static_cast<std::size_t>(place)];
   const std::int32_t width = config_.engram_lookups() * config_.engram_head_dim;
-  ops_.engram_gather(stream_, {.num_rows = num_rows(),
-                               .columns = config_.engram_lookups(),
-                               .row_dim = config_.engram_head_dim,
-                               .row_id = context_.tables.engram_rows(static_cast<std::size_t>(place)),
-                               .codes = weights.codes,
-                               .scales = weights.scales,
-                               .e = w_.engram});
-  linear(w_.engram, weights.wkv, (config_.hc_mult + 1) * config_.hidden_size, width, w_.engram_kv);
+  stream_.wait_for(context_.fetches);
+  if (static_cast<std::size_t>(place) + 1 < context_.weights.engrams.size()) {
+    fetch_engram(place + 1);  // follows this layer's rows at once: this layer need not wait for it
+  }
+  linear(w_.engram[static_cast<std::size_t>(place)], weights.wkv, (config_.hc_mult + 1) * config_.hidden_size, width, w_.engram_kv);
   ops_.engram_gate(stream_, {.num_rows = num_rows(),
                              .streams = config_.hc_mult,
                              .hidden = config_.hidden_size,

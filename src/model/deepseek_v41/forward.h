@@ -19,6 +19,7 @@ namespace deepinfer::model {
 struct ForwardContext {
   Ops& ops;
   Stream& stream;
+  Stream& fetches;  ///< waits for and is waited for by `stream`
   const Config& config;
   const ModelWeights& weights;
   Caches& caches;
@@ -43,6 +44,7 @@ class ForwardPass {
   void embed();
   void prepare_rotations();
   void fill_rotations(std::int32_t count, const std::int32_t* position, const float* frequency, const RopeBuffer& out);
+  void fetch_engram(std::int32_t place);
   void engram(std::int32_t place);
   /// Normalised input of a sub-layer: u and u_q8 of the current rows. `x` gets what it was before the norm.
   void sublayer_input(const float* pre, const bf16* norm, bf16* x = nullptr);

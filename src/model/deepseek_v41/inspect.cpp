@@ -212,6 +212,11 @@ std::string describe_memory(const MemoryPlan& plan) {
   add("blocks", plan.block_bytes, std::to_string(plan.sizes.num_blocks) + " blocks of " + grouped(plan.cache.per_block()));
   add("activations", plan.workspace_bytes, std::to_string(plan.sizes.max_rows) + " rows");
   add("total", plan.total_bytes(), "");
+  if (plan.engram_tables != EngramTables::in_memory) {
+    const bool is_on_host = plan.engram_tables == EngramTables::in_host_memory;
+    add(is_on_host ? "Engram tables in host memory" : "Engram tables in the files", plan.weights[WeightPart::engram_tables].bytes,
+        is_on_host ? "not in the total; rows come over the bus ahead of their layers" : "not in the total; read where they are mapped");
+  }
   return table.to_text() + "  room for " + grouped(static_cast<std::size_t>(plan.capacity_tokens())) + " tokens\n";
 }
 

@@ -38,7 +38,8 @@ std::size_t row_bytes(const Config& c) {
   const std::size_t indexer_bytes =
       kHalf * size(c.index_head_dim + index_heads + c.index_n_heads) + kIndex * size(std::int64_t{c.index_topk} + c.candidate_topk_blocks);
   const std::size_t expert_bytes = (kIndex + kFloat) * size(std::max(c.num_experts_per_tok, c.dspark_num_experts_per_tok));
-  const std::size_t engram_bytes = c.engram_layer_ids.empty() ? 0 : q8_bytes(engram) + kHalf * size((streams + 1) * hidden);
+  const std::size_t engram_bytes =
+      c.engram_layer_ids.empty() ? 0 : c.engram_layer_ids.size() * q8_bytes(engram) + kHalf * size((streams + 1) * hidden);
   const std::size_t rotary_bytes = 3 * kFloat * size(c.qk_rope_head_dim);
   return streams_bytes + sublayer_bytes + attention_bytes + compressor_bytes + indexer_bytes + expert_bytes + engram_bytes + rotary_bytes;
 }
@@ -163,9 +164,16 @@ Result<MemoryPlan> plan_memory(const Config& config, const MemoryLimits& limits)
                .max_logit_rows = limits.max_requests * (1 + limits.max_drafts),
                .max_blocks_per_request = (max_model_len - 1) / kBlockPositions + 1,
                .max_drafts = limits.max_drafts};
-  const bool is_on_disk = limits.engram_tables == EngramTables::on_disk;
+  const std::size_t table_bytes = out.weights[WeightPart::engram_tables].bytes;
+  out.engram_tables = limits.engram_tables;
   out.repacked_bytes = out.weights.total().quantised_bytes;
-  out.weight_bytes = out.weights.total().bytes - (is_on_disk ? out.weights[WeightPart::engram_tables].bytes : 0);
+  out.weight_bytes = out.weights.total().bytes - (limits.engram_tables == EngramTables::in_memory ? 0 : table_bytes);
+  out.host_bytes = limits.engram_tables == EngramTables::in_host_memory ? table_bytes : 0;
+  if (limits.host_memory_bytes != 0 && out.host_bytes > limits.host_memory_bytes) {
+    return fail(ErrorKind::exhausted, "the Engram tables (" + std::to_string(out.host_bytes) + " bytes) need more than the " +
+                                          std::to_string(limits.host_memory_bytes) +
+                                          " bytes that are free in host memory: free some, or use more machines");
+  }
   out.slot_bytes = size(out.sizes.num_slots) * out.cache.per_slot();
   out.workspace_bytes = workspace_bytes(config, out.sizes);
 

@@ -46,11 +46,6 @@ struct Rank {
 };
 [[nodiscard]] InventorySizes rank_sizes(const Config& config, Rank rank);
 
-enum class EngramTables {
-  in_memory,  ///< counted with the other weights
-  on_disk,    ///< mapped and read row by row; the page cache holds what it likes
-};
-
 struct MemoryLimits {
   std::size_t memory_bytes = 0;     ///< for weights, caches and activations together; 0: no limit
   std::size_t kv_memory_bytes = 0;  ///< for blocks; 0: what memory_bytes leaves, or max_requests of full length when that is 0 too
@@ -60,12 +55,14 @@ struct MemoryLimits {
   std::int32_t max_model_len = 0;  ///< 0: max_position_embeddings
   std::int32_t max_drafts = 0;
   EngramTables engram_tables = EngramTables::in_memory;
+  std::size_t host_memory_bytes = 0;  ///< for tables in host memory; 0: no limit
   Rank rank = {};
 };
 
-/// Byte counts add up: weights + slots + blocks + workspace = total.
+/// Byte counts of the device add up: weights + slots + blocks + workspace = total.
 struct MemoryPlan {
   InventorySizes weights;  ///< of this rank, Engram tables included wherever they are
+  EngramTables engram_tables = EngramTables::in_memory;
   CacheBytes cache = {};
   CacheSizes sizes;
   std::size_t weight_bytes = 0;    ///< in memory
@@ -73,6 +70,7 @@ struct MemoryPlan {
   std::size_t slot_bytes = 0;
   std::size_t block_bytes = 0;
   std::size_t workspace_bytes = 0;
+  std::size_t host_bytes = 0;  ///< pinned on the host: Engram tables that lie there
 
   [[nodiscard]] std::size_t total_bytes() const { return weight_bytes + slot_bytes + block_bytes + workspace_bytes; }
   /// Tokens that fit into the blocks; block 0 is padding.

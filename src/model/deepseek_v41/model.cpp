@@ -49,7 +49,8 @@ void write(Stream& stream, const Pieces& pieces, std::span<const std::byte> from
 }  // namespace
 
 Result<std::unique_ptr<DeepseekV41>> DeepseekV41::create(Device& device, std::shared_ptr<const weights::Checkpoint> checkpoint,
-                                                         const Config& config, std::vector<std::int32_t> engram_class, CacheSizes sizes) {
+                                                         const Config& config, std::vector<std::int32_t> engram_class, CacheSizes sizes,
+                                                         EngramTables engram_tables) {
   if (!config.use_fp4_sparse_kv) {
     return fail(
         ErrorKind::unsupported,
@@ -61,7 +62,7 @@ Result<std::unique_ptr<DeepseekV41>> DeepseekV41::create(Device& device, std::sh
                                                               "cannot draft: switch speculation off"
                                                             : "the model has no drafter (num_nextn_predict_layers is 0): switch speculation off");
   }
-  Result<BoundModel> bound = bind_weights(device, std::move(checkpoint), config);
+  Result<BoundModel> bound = bind_weights(device, std::move(checkpoint), config, engram_tables);
   if (!bound) {
     return std::unexpected(std::move(bound.error()));
   }
@@ -85,6 +86,7 @@ Result<std::unique_ptr<DeepseekV41>> DeepseekV41::create(Device& device, std::sh
                                              .caches = std::move(*caches),
                                              .workspace = std::move(*workspace),
                                              .stream = device.make_stream(),
+                                             .fetches = device.make_stream(),
                                              .tables = std::nullopt,
                                              .vision = std::nullopt,
                                              .recorded = {},

@@ -35,6 +35,13 @@ struct CacheSizes {
   std::int32_t max_drafts = 0;              ///< deepest rollback is max_drafts + 1 positions (sizes the rings)
 };
 
+/// Where the tables of Engram lie. Their rows are looked up, and the same ones are found wherever they lie.
+enum class EngramTables : std::uint8_t {
+  in_memory,       ///< of the device, as the other weights
+  in_host_memory,  ///< pinned; the device reads rows over its bus, ahead of the layers that need them
+  on_disk,         ///< mapped, for a device that reads host memory; the page cache holds what it likes
+};
+
 /// What a cache group has one unit of bytes for.
 enum class CacheUnit : std::uint8_t { block, slot };
 
@@ -118,9 +125,10 @@ class DeepseekV41 {
  public:
   /// Binds the weights (checked before by validate_checkpoint) and allocates caches and workspace.
   /// `engram_class` maps every token id to its Engram class (tokenizer::compress_vocabulary).
-  /// Errors: unsupported (use_fp4_sparse_kv is false); exhausted when the device has no room, with the arithmetic.
+  /// Errors: unsupported (use_fp4_sparse_kv is false); exhausted when the device or the host has no room, with the arithmetic.
   static Result<std::unique_ptr<DeepseekV41>> create(Device& device, std::shared_ptr<const weights::Checkpoint> checkpoint,
-                                                     const Config& config, std::vector<std::int32_t> engram_class, CacheSizes sizes);
+                                                     const Config& config, std::vector<std::int32_t> engram_class, CacheSizes sizes,
+                                                     EngramTables engram_tables = EngramTables::in_memory);
   ~DeepseekV41();
 
   /// Queues one step over many requests on the device. The spans of the chunks are read during the call only.

@@ -38,6 +38,7 @@ struct DeepseekV41::State {
   Caches caches;
   Workspace workspace;
   std::unique_ptr<Stream> stream;
+  std::unique_ptr<Stream> fetches;  // of Engram rows, beside the layers before those that need them
   std::optional<StepTables> tables;  // refers to config and hash above
   std::optional<VisionTower> vision;
   RecordedSteps recorded;
@@ -48,6 +49,7 @@ struct DeepseekV41::State {
   ForwardPass pass() {
     return ForwardPass({.ops = device.ops(),
                         .stream = *stream,
+                        .fetches = *fetches,
                         .config = config,
                         .weights = bound.weights,
                         .caches = caches,

@@ -73,7 +73,9 @@ Result<Workspace> make_workspace(Device& device, const Config& c, const CacheSiz
   out.expert = memory.take<std::int32_t>(rows * top_k);
   out.expert_weight = memory.take<float>(rows * top_k);
   if (!c.engram_layer_ids.empty()) {
-    out.engram = take_q8(memory, rows, c.engram_lookups() * c.engram_head_dim);
+    for (std::size_t i = 0; i < c.engram_layer_ids.size(); ++i) {
+      out.engram.push_back(take_q8(memory, rows, c.engram_lookups() * c.engram_head_dim));
+    }
     out.engram_kv = memory.take<bf16>(rows * (streams + 1) * hidden);
   }
   const std::size_t angles = rows * static_cast<std::size_t>(c.qk_rope_head_dim / 2);

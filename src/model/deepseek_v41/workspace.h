@@ -59,8 +59,8 @@ struct Workspace {
   std::int32_t* expert = nullptr;  // [R, k]
   float* expert_weight = nullptr;  // [R, k]
 
-  Q8Rows engram;              // [R, lookups * de]
-  bf16* engram_kv = nullptr;  // [R, S + 1, D]
+  std::vector<Q8Rows> engram;  // [R, lookups * de] of each Engram layer
+  bf16* engram_kv = nullptr;   // [R, S + 1, D]
 
   // Rotations: base of ratio-0 layers and of compressed layers at the rows' positions; compressed rows at ratio 2.
   RopeBuffer rope_plain, rope_compressed, rope_pairs;

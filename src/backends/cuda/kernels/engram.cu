@@ -1,4 +1,6 @@
 // Engram: collecting table rows and the gated addition to the streams (docs/spec/model.md 5.6.4).
+#include <algorithm>
+
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/launch.h"
 #include "backends/cuda/kernels/start.cuh"
@@ -9,16 +11,36 @@ namespace {
 constexpr double kGateFloor = 1e-6;
 constexpr std::uint8_t kUnitScale = 127;  // 2^0
 
+// Tables may lie in the host's memory: long reads, and enough of them at once for a bus of 64 GB/s, on few multiprocessors, because other
+// kernels run meanwhile.
+constexpr int kGatherThreads = 256;
+constexpr std::int64_t kMostGatherBlocks = 32;
+constexpr std::int32_t kPieceCodes = sizeof(uint4);  // that a thread moves at once; half of a group
+
+/// Does not let the next kernel start before it ends: it would hold places that kernels of another stream can use.
 __global__ void engram_gather_kernel(EngramGatherParams p) {
-  begin_in_turn();
-  const std::int64_t i = blockIdx.x;
-  const std::int64_t id = p.row_id[i];
+  wait_for_inputs();
+  const std::int32_t row_pieces = p.row_dim / kPieceCodes;
   const std::int32_t scales = p.row_dim / kQ8Group;
-  for (std::int32_t c = threadIdx.x; c < p.row_dim; c += blockDim.x) {
-    row_at(p.e.codes, i, p.row_dim)[c] = id < 0 ? 0 : row_at(p.codes, id, p.row_dim)[c];
-  }
-  for (std::int32_t c = threadIdx.x; c < scales; c += blockDim.x) {
-    row_at(p.e.scales, i, scales)[c] = id < 0 ? kUnitScale : row_at(p.scales, id, scales)[c];
+  const std::int64_t num_pieces = static_cast<std::int64_t>(p.num_rows) * p.columns * row_pieces;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kGatherThreads + threadIdx.x; i < num_pieces;
+       i += static_cast<std::int64_t>(gridDim.x) * kGatherThreads) {
+    const std::int64_t lookup = i / row_pieces;
+    const auto piece = static_cast<std::int32_t>(i % row_pieces);
+    const bool has_scale = piece % 2 == 0;
+    const std::int64_t id = p.row_id[lookup];
+    uint4 codes{};
+    std::uint8_t scale = kUnitScale;
+    if (id >= 0) {
+      codes = reinterpret_cast<const uint4*>(row_at(p.codes, id, p.row_dim))[piece];
+      if (has_scale) {
+        scale = row_at(p.scales, id, scales)[piece / 2];
+      }
+    }
+    reinterpret_cast<uint4*>(row_at(p.e.codes, lookup, p.row_dim))[piece] = codes;
+    if (has_scale) {
+      row_at(p.e.scales, lookup, scales)[piece / 2] = scale;
+    }
   }
 }
 
@@ -65,7 +87,9 @@ __global__ void engram_gate_kernel(EngramGateParams p) {
 }  // namespace
 
 void engram_gather(const EngramGatherParams& p, cudaStream_t stream) {
-  start(engram_gather_kernel, {.grid = dim3(p.num_rows * p.columns), .block = 64}, stream, p);
+  const std::int64_t pieces = static_cast<std::int64_t>(p.num_rows) * p.columns * (p.row_dim / kPieceCodes);
+  const std::int64_t blocks = std::min(kMostGatherBlocks, (pieces + kGatherThreads - 1) / kGatherThreads);
+  start(engram_gather_kernel, {.grid = dim3(static_cast<unsigned>(blocks)), .block = kGatherThreads}, stream, p);
 }
 
 void engram_gate(const EngramGateParams& p, cudaStream_t stream) {
