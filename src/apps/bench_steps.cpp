@@ -279,12 +279,17 @@ int bench_steps(What what, const Flags& flags) {
     const std::int32_t rows_each = 1 + flags.num_drafts;
     std::vector<model::Chunk> chunks;
     std::vector<model::DraftStart> starts;
+    const std::vector<model::RowDraw> draws(static_cast<std::size_t>(count * rows_each));  // a token of each row, as the engine takes it
     for (std::int32_t r = 0; r < count; ++r) {
       chunks.push_back(bench.requests.chunk(r, flags.context, rows_each, rows_each));
       starts.push_back({.slot = {r + 1}, .position = flags.context, .anchor = chunks.back().tokens.front()});
     }
     const std::string rows = flags.num_drafts > 0 ? fmt::format(" x {}", rows_each) : "";
-    measure(fmt::format("decode {}{} at {}", count, rows, flags.context), count * rows_each, [&] { (void)bench.model->forward(chunks); });
+    measure(fmt::format("decode {}{} at {}", count, rows, flags.context), count * rows_each, [&] {
+      bench.model->launch(chunks);
+      bench.model->draw(draws);
+      (void)bench.model->wait();
+    });
     if (flags.num_drafts > 0) {
       model::PickDrafts pick = [&](std::int32_t index, std::span<const float>, std::span<TokenId> tokens) {
         std::ranges::fill(tokens, bench.requests.tokens[static_cast<std::size_t>(index)]);

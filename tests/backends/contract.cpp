@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "backends/implementations.h"
+#include "backends/op_cases/builders.h"
 
 namespace deepinfer::test {
 namespace {
@@ -165,6 +166,23 @@ void expect_rows_of_long_steps_independent_at_real_widths(Device& device) {
   for (const OpCase& op_case : real_table()) {
     if (op_case.op == "attend" || op_case.op == "index_select" || op_case.op == "mix") {
       expect_choices_independent(op_case, 140, {{0}, {7, 8, 9}, {128, 129, 130, 131, 132, 133, 134, 135, 136}, some}, device);
+    }
+  }
+}
+
+void expect_rows_of_products_independent_at_real_widths(Device& device) {
+  const std::vector<OpCase> cases = {linear_q8_case({WeightFormat::fp8, 1, 16384, 1280}),
+                                     linear_q8_case({WeightFormat::fp8, 1, 1280, 5120}),
+                                     linear_q8_case({WeightFormat::fp8, 4, 256, 4096}),
+                                     linear_q8_case({WeightFormat::fp4, 1, 256, 5120}),
+                                     linear_q8_case({WeightFormat::fp4, 1, 16384, 1280}),
+                                     linear_bf16_case(16384, 1024, LinearResult::f32),
+                                     linear_bf16_case(512, 5120, LinearResult::bf16),
+                                     moe_case({2560, 1152, 8, 2})};
+  for (const OpCase& op_case : cases) {
+    for (const std::int32_t count : {70, 300, 700}) {
+      const std::int32_t last = count - 1;
+      expect_choices_independent(op_case, count, {{0}, {last}, {7, 8, 9, 60, last}, first_rows(20), first_rows(50), first_rows(last)}, device);
     }
   }
 }

@@ -28,5 +28,7 @@ void expect_rows_of_long_steps_independent(Device& device);
 void expect_rows_independent_at_real_widths(Device& device);
 /// The same for attention, index and mixing with so many rows that a GPU gives each of them fewer blocks.
 void expect_rows_of_long_steps_independent_at_real_widths(Device& device);
+/// Products and experts, many rows.
+void expect_rows_of_products_independent_at_real_widths(Device& device);
 
 }  // namespace deepinfer::test

@@ -32,6 +32,8 @@ TEST_F(Cuda, EveryOperationAgreesWithItsReferenceKernelAtRealWidths) { expect_ag
 
 TEST_F(Cuda, ARowAloneEqualsTheRowAmongOthersAtRealWidths) { expect_rows_independent_at_real_widths(*device_); }
 
+TEST_F(Cuda, AProductOfARowAloneEqualsTheOneAmongManyAtRealWidths) { expect_rows_of_products_independent_at_real_widths(*device_); }
+
 TEST_F(Cuda, ARowAloneEqualsTheRowAmongManyAtRealWidths) { expect_rows_of_long_steps_independent_at_real_widths(*device_); }
 
 TEST_F(Cuda, TheSameCallTwiceGivesTheSameBits) {

@@ -55,14 +55,32 @@ inline constexpr int kUnitScaleBytes = kUnitRows * kUnitScales;
 
 /// Columns (rows of the step) cut into tiles, and the kernels that take them.
 struct ColumnTiles {
-  int columns = 8;  // of a tile
+  int columns = 8;  // of a tile; wide tiles of experts: at most
   int count = 0;    // of tiles, at most
   bool is_packed = false;
+  bool is_wide = false;      // packed, for launch_wide_gemm()
+  std::int64_t places = 0;   // of columns, over all packed tiles, at most
   /// The kernel reads activations as they are.
   [[nodiscard]] bool reads_plain() const { return !is_packed && columns <= 16; }
-  /// Values of all tiles' activations when packed.
-  [[nodiscard]] std::int64_t values(int k) const { return static_cast<std::int64_t>(count) * columns * k; }
+  /// Values of all tiles' activations when packed. Never less for more columns, so that memory for the largest step suffices for all.
+  [[nodiscard]] std::int64_t values(int k) const { return places * k; }
 };
+
+/// Wide tiles are as wide as their columns, in steps of kWideStep.
+inline constexpr int kWideStep = 32;
+inline constexpr int kMostWideColumns = 256;
+[[nodiscard]] constexpr int wide_columns(int columns) { return (columns + kWideStep - 1) / kWideStep * kWideStep; }
+/// Where columns lie of an expert that has `columns` of them: even parts, so that no part is nearly empty.
+[[nodiscard]] constexpr int wide_part(int columns) {
+  const int parts = (columns + kMostWideColumns - 1) / kMostWideColumns;
+  return parts == 0 ? kMostWideColumns : (columns + parts - 1) / parts;
+}
+
+/// Slices of k that are summed apart and added first to last: many where few rows of a weight, and so few blocks, have to occupy the GPU.
+/// It depends on the weight only, so that a column's sums do not depend on the number of columns.
+inline constexpr int kSlices = 8;
+inline constexpr int kManyRows = 120 * 128;  // a block a multiprocessor
+[[nodiscard]] constexpr bool is_sliced(bool of_experts, int groups, int n) { return !of_experts && groups * n < kManyRows; }
 
 /// Tiles for `num_columns` columns of weights with n rows of k values in each of `groups`.
 [[nodiscard]] ColumnTiles tiles_for(WeightKind kind, int groups, int n, int k, int num_columns);
@@ -84,7 +102,7 @@ struct GemmParams {
   // Columns: all of [0, num_columns), or tiles of the columns that chose an expert.
   std::int32_t num_columns = 0;
   const std::int32_t* num_tiles = nullptr;
-  const int4* tiles = nullptr;  // expert, first column, columns
+  const int4* tiles = nullptr;  // expert, first column, columns; wide: the first of their places
   bool tiles_are_ready = false;  // no kernel that may still run writes them: they are read before the inputs are there
   // Activations. Packed: x as pack_q8() and pack_bf16() leave them. Otherwise rows `x_stride` values apart: x_q8, or x for a bf16 weight,
   // where the tiles read plain activations; else x in the order of x_place().
@@ -111,6 +129,8 @@ struct PackParams {
   std::int32_t num_columns = 0;
   const std::int32_t* num_tiles = nullptr;
   const int4* tiles = nullptr;
+  const std::int32_t* tile_of = nullptr;  // wide tiles of experts: the tile of each kWideStep places
+  const std::int32_t* num_steps = nullptr;  // and how many of those there are
   const std::int32_t* x_row = nullptr;  // packed tiles only
   bf16* out = nullptr;                  // packed: [groups, tiles, columns * k]; otherwise [rows, groups * k]
 };
@@ -132,8 +152,11 @@ void place_scales(std::int64_t rows, std::int32_t words, const std::uint8_t* fro
 
 // The kernels. gemm_mma.cu: any GPU, any shape; not packed.
 void launch_mma_gemm(WeightKind kind, const GemmParams& p, const ColumnTiles& tiles, int groups, cudaStream_t stream);
-// gemm_hopper.cu: SM90; packed.
+// gemm_hopper.cu: SM90; packed, up to 64 columns a tile.
 [[nodiscard]] bool takes_warpgroups(WeightKind kind, int n, int k);  // n: rows of a group
 void launch_warpgroup_gemm(WeightKind kind, const GemmParams& p, const ColumnTiles& tiles, int groups, cudaStream_t stream);
+// gemm_wide.cu: SM90; wide.
+void launch_wide_gemm(WeightKind kind, const GemmParams& p, const ColumnTiles& tiles, int groups, cudaStream_t stream);
+[[nodiscard]] int num_multiprocessors();
 
 }  // namespace deepinfer::cuda

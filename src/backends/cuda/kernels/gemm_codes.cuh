@@ -3,7 +3,7 @@
 // Codes become bf16; that is exact, since a code times its power-of-two scale has at most four significant bits.
 //
 // Order of every sum, the same in all kernels and for any number of columns: k is cut into steps (a vector of codes a lane), the steps
-// into kSlices slices; a slice is one chain of instructions of 16 values, and slices are added first to last. mma.sync and wgmma add alike
+// into kSlices slices or one (is_sliced()); a slice is one chain of instructions of 16 values, and slices are added first to last. mma.sync and wgmma add alike
 // (measured on an H200: no bit differs when each value has the same place in the same instruction), so a column's result does not
 // depend on the kernel that computed it.
 //
@@ -19,8 +19,6 @@
 #include "backends/cuda/kernels/gemm.h"
 
 namespace deepinfer::cuda {
-
-inline constexpr int kSlices = 8;
 
 /// First of `steps` steps that belongs to `slice`.
 __device__ __forceinline__ int slice_begin(int slice, int steps) { return slice * steps / kSlices; }

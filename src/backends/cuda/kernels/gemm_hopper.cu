@@ -1,4 +1,4 @@
-// Products with warpgroup instructions (SM90). A block takes 128 weight rows (two warpgroups of 64) and a tile of columns. A third
+// Products with warpgroup instructions (SM90), few columns. A block takes 128 weight rows (two warpgroups of 64) and a tile of columns. A third
 // warpgroup copies ahead into a ring of stages: 64 bytes of codes a row (128 of bf16), their scales, and the packed activations. The
 // other two turn codes into registers while the tensor cores work on the group of 64 values before.
 //
@@ -8,10 +8,8 @@
 #include <type_traits>
 
 #include "backends/cuda/kernels/cluster.cuh"
-#include "backends/cuda/kernels/gemm_stages.cuh"
-#include "backends/cuda/kernels/packed_products.cuh"
+#include "backends/cuda/kernels/gemm_operands.cuh"
 #include "backends/cuda/kernels/start.cuh"
-#include "backends/cuda/kernels/wgmma.cuh"
 
 namespace deepinfer::cuda {
 namespace hopper {
@@ -19,10 +17,11 @@ namespace {
 
 /// Blocks on a multiprocessor. What the copying warps give up lets a consumer have more than its share of registers.
 template <WeightKind kind, int kColumns>
-constexpr int kBlocksAtOnce = kind == WeightKind::bf16 ? (kColumns < 64 ? 2 : 1) : kColumns == 128 ? 1 : kColumns == 8 ? 3 : 2;
+constexpr int kBlocksAtOnce = kind == WeightKind::bf16 ? (kColumns < 64 ? 2 : 1) : kColumns == 8 ? 3 : 2;
 /// Sets of operands in registers: with two, codes are turned while the tensor cores work; with one, another block's are.
-template <WeightKind kind, int kColumns>
-constexpr int kOperandSets = kind != WeightKind::bf16 && (kColumns == 8 || kColumns == 64) ? 1 : 2;
+template <WeightKind kind, int kColumns, bool kSliced>
+constexpr int kOperandSets =
+    kind != WeightKind::bf16 && (kColumns == 8 || (kColumns == 64 && (kSliced || kind == WeightKind::fp4))) ? 1 : 2;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -30,174 +29,90 @@ constexpr int kConsumerRegisters[] = {0, 232, 104, 64};  // by blocks at once
 
 // --- the warpgroups -----------------------------------------------------------------------------------------------
 
-/// Where a thread finds its codes and scales in a stage: offsets from the stage's begin.
-template <WeightKind kind, int kColumns>
-struct Places {
-  using S = Stage<kind, kColumns>;
-  std::uint32_t codes, scale[2];
-
-  __device__ __forceinline__ explicit Places(int row) {  // within the tile
-    const int t = threadIdx.x % 4;
-    codes = S::kXBytes + piece_place<kind>(row, t);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int r = row + i * 8;
-      scale[i] = S::kXBytes + S::kCodeBytes + (kind == WeightKind::fp8 ? r / kWeightBlock * 4 + t / 2 : r * 4 + t);
-    }
-    asm volatile("" : "+r"(codes), "+r"(scale[0]), "+r"(scale[1]));  // not worked out anew in every step
-  }
-};
-
-/// A thread's codes and scales of a step.
-struct ThreadCodes {
-  unsigned words[2][2][4];  // row g, row g + 8; bf16: of each half
-  unsigned scale[2];
-};
-
-__device__ __forceinline__ void load_16(std::uint32_t address, unsigned (&words)[4]) {
-  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3]) : "r"(address) : "memory");
-}
-__device__ __forceinline__ unsigned load_byte(std::uint32_t address) {
-  unsigned out;
-  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(out) : "r"(address) : "memory");
-  return out;
-}
-
-template <WeightKind kind, int kColumns>
-__device__ __forceinline__ void load_codes(std::uint32_t stage, const Places<kind, kColumns>& places, int step, ThreadCodes& out) {
-  constexpr int kEightRows = 8 * Stage<kind, kColumns>::kRowBytes;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    if constexpr (kind != WeightKind::bf16) {
-      out.scale[i] = load_byte(stage + places.scale[i] + (kind == WeightKind::fp8 ? step % 2 * 2 : 0));
-    }
-    load_16(stage + places.codes + i * kEightRows, out.words[0][i]);
-    if constexpr (kind == WeightKind::bf16) {
-      load_16(((stage + places.codes) ^ 64U) + i * kEightRows, out.words[1][i]);  // the other half of the row
-    }
-  }
-}
-
-/// Operands of the four instructions of a group. `zero` is 0, which the compiler does not know: because of the branch it moves bf16 values
-/// to the operands' registers before the instructions, not between them, where they would wait for each other.
-template <WeightKind kind>
-__device__ __forceinline__ void unpack_group(const ThreadCodes& codes, int group, unsigned zero, unsigned (&a)[4][4]) {
-  unsigned pairs[2][2][4];  // unit, row
-  __nv_bfloat162 scale[2] = {};
-  if constexpr (kind != WeightKind::bf16) {
-    scale[0] = make_scale<Codes<kind>::kBias>(codes.scale[0]);
-    scale[1] = make_scale<Codes<kind>::kBias>(codes.scale[1]);
-  }
-#pragma unroll
-  for (int unit = 0; unit < 2; ++unit) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const unsigned* words = kind == WeightKind::bf16 ? codes.words[unit][i] : codes.words[0][i] + (group * 2 + unit) * Codes<kind>::kWordsPerUnit;
-      Codes<kind>::unpack(words, scale[i], pairs[unit][i]);
-    }
-  }
-  if constexpr (kind != WeightKind::bf16) {
-    if (has_rest<Codes<kind>::kBias>(max(codes.scale[0], codes.scale[1]))) {  // hardly ever
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const __nv_bfloat162 rest = rest_of<Codes<kind>::kBias>(codes.scale[i]);
-        scale_all(pairs[0][i], rest);
-        scale_all(pairs[1][i], rest);
-      }
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    a[i][0] = pairs[i / 2][0][i % 2 * 2];
-    a[i][1] = pairs[i / 2][1][i % 2 * 2];
-    a[i][2] = pairs[i / 2][0][i % 2 * 2 + 1];
-    a[i][3] = pairs[i / 2][1][i % 2 * 2 + 1];
-  }
-  if (kind == WeightKind::bf16 && zero != 0) {
-#pragma unroll
-    for (auto& operand : a) {
-      operand[0] ^= zero, operand[1] ^= zero, operand[2] ^= zero, operand[3] ^= zero;
-    }
-  }
-#pragma unroll
-  for (auto& operand : a) {  // here, not between the instructions
-    asm volatile("" : "+r"(operand[0]), "+r"(operand[1]), "+r"(operand[2]), "+r"(operand[3]));
-  }
-}
-
-template <int kColumns>
-__device__ __forceinline__ void multiply_group(float (&acc)[kColumns / 2], const unsigned (&a)[4][4], std::uint32_t x) {
-  const std::uint64_t first = matrix_of(x, kColumns * 16);
-  begin_products();
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    multiply<kColumns>(acc, a[i], first + i * 2 * kColumns);  // two pieces of 8 values on, in units of 16 bytes
-  }
-  end_products();
-}
-
 __device__ __forceinline__ void release(const Ring& ring, int stage) {
   if (threadIdx.x % 32 == 0) {
     arrive(ring.empty(stage));
   }
 }
 
-/// Sum of the slices [first_slice, last_slice) for the warp's 16 rows from `row` on.
-template <WeightKind kind, int kColumns>
-__device__ __forceinline__ void multiply_slices(const HopperParams& p, const Ring& ring, int row, int steps, int first_slice, int last_slice,
-                                                float (&total)[kColumns / 2]) {
+/// What a warp keeps between the slices of its block.
+template <WeightKind kind, int kColumns, bool kSliced>
+struct Warp {
+  Ring ring;
+  int stages;
+  int zero;  // see unpack_group()
+  Places<kind> places;
+  RingPlace place{};
+  unsigned a[kOperandSets<kind, kColumns, kSliced>][4][4];
+};
+
+/// One chain of products: the sum over the steps [first, end) for the warp's 16 rows.
+template <WeightKind kind, int kColumns, bool kSliced>
+__device__ __forceinline__ void multiply_chain(Warp<kind, kColumns, kSliced>& warp, int first, int end, float (&sums)[kColumns / 2]) {
   using S = Stage<kind, kColumns>;
-  float acc[kColumns / 2];
-  constexpr int kSets = kOperandSets<kind, kColumns>;
-  unsigned a[kSets][4][4];
-  const Places<kind, kColumns> places(row);
-  RingPlace place;
-  for (int slice = first_slice; slice < last_slice; ++slice) {
+  constexpr int kSets = kOperandSets<kind, kColumns, kSliced>;
 #pragma unroll
-    for (float& sum : acc) {
-      sum = 0;
+  for (float& sum : sums) {
+    sum = 0;
+  }
+  take_sums(sums);  // zeros are there before the first product begins
+  int previous = -1;  // stage that the group before the current one has not finished reading
+  const auto one_step = [&](int step, auto buffer) {
+    constexpr int kBuffer = decltype(buffer)::value;
+    wait_barrier(warp.ring.full(warp.place.stage), warp.place.parity);
+    const std::uint32_t stage = warp.ring.memory + warp.place.stage * S::kBytes;
+    ThreadCodes codes;
+    load_unit<kind>(stage + S::kXBytes, warp.places, step, 0, codes);
+    if constexpr (kind == WeightKind::bf16) {
+      load_unit<kind>(stage + S::kXBytes, warp.places, step, 1, codes);
     }
-    const int first = slice_begin(slice, steps);
-    const int end = slice_begin(slice + 1, steps);
-    int previous = -1;  // stage that the group before the current one has not finished reading
-    const auto one_step = [&](int step, auto buffer) {
-      constexpr int kBuffer = decltype(buffer)::value;
-      wait_barrier(ring.full(place.stage), place.parity);
-      const std::uint32_t stage = ring.memory + place.stage * S::kBytes;
-      ThreadCodes codes;
-      load_codes<kind, kColumns>(stage, places, step, codes);
 #pragma unroll
-      for (int group = 0; group < S::kGroups; ++group) {
-        unsigned(&operand)[4][4] = a[kSets == 1 ? 0 : S::kGroups == 1 ? kBuffer : group];
-        if constexpr (kSets == 1) {
-          wait_products<0>();
-        }
-        unpack_group<kind>(codes, group, p.gemm.k & 1, operand);
-        multiply_group<kColumns>(acc, operand, stage + group * (kColumns * kGroupValues * 2));
-        if constexpr (kSets > 1) {
-          wait_products<1>();
-        }
-        if (group == 0 && previous >= 0) {
-          release(ring, previous);
-        }
+    for (int group = 0; group < S::kGroups; ++group) {
+      unsigned(&operand)[4][4] = warp.a[kSets == 1 ? 0 : S::kGroups == 1 ? kBuffer : group];
+      if constexpr (kSets == 1) {
+        wait_products<0>();
       }
-      previous = place.stage;
-      place.advance(p.stages);
-    };
-    for (int step = first; step < end; step += 2) {
-      one_step(step, std::integral_constant<int, 0>{});
-      if (step + 1 < end) {
-        one_step(step + 1, std::integral_constant<int, 1>{});
+      unpack_group<kind>(codes, group, warp.zero, operand);
+      multiply_group<kColumns>(sums, operand, stage + group * (kColumns * kGroupValues * 2));
+      if constexpr (kSets > 1) {
+        wait_products<1>();
+      }
+      if (group == 0 && previous >= 0) {
+        release(warp.ring, previous);
       }
     }
-    wait_products<0>();
-    if (previous >= 0) {
-      release(ring, previous);
+    previous = warp.place.stage;
+    warp.place.advance(warp.stages);
+  };
+  for (int step = first; step < end; step += 2) {
+    one_step(step, std::integral_constant<int, 0>{});
+    if (step + 1 < end) {
+      one_step(step + 1, std::integral_constant<int, 1>{});
     }
+  }
+  wait_products<0>();
+  take_sums(sums);
+  if (previous >= 0) {
+    release(warp.ring, previous);
+  }
+}
+
+/// Sum of the slices [first_slice, last_slice), or over all steps where there are none.
+template <WeightKind kind, int kColumns, bool kSliced>
+__device__ __forceinline__ void multiply_rows(const HopperParams& p, const Ring& ring, int row, int steps, int first_slice, int last_slice,
+                                              float (&total)[kColumns / 2]) {
+  Warp<kind, kColumns, kSliced> warp{ring, p.stages, p.gemm.k & 1, Places<kind>(row)};
+  if constexpr (kSliced) {
+    float sums[kColumns / 2];
+    for (int slice = first_slice; slice < last_slice; ++slice) {
+      multiply_chain(warp, slice_begin(slice, steps), slice_begin(slice + 1, steps), sums);
 #pragma unroll
-    for (int i = 0; i < kColumns / 2; ++i) {
-      total[i] = slice == first_slice ? acc[i] : total[i] + acc[i];
+      for (int i = 0; i < kColumns / 2; ++i) {
+        total[i] = slice == first_slice ? sums[i] : total[i] + sums[i];
+      }
     }
+  } else {
+    multiply_chain(warp, 0, steps, total);
   }
 }
 
@@ -267,7 +182,7 @@ __device__ __forceinline__ void store_results(const HopperParams& p, const GemmW
 
 #endif  // SM90
 
-template <WeightKind kind, int kColumns>
+template <WeightKind kind, int kColumns, bool kSliced>
 __global__ __launch_bounds__(kThreads, kBlocksAtOnce<kind, kColumns>) void warpgroup_gemm_kernel(const __grid_constant__ HopperParams p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using S = Stage<kind, kColumns>;
@@ -306,7 +221,7 @@ __global__ __launch_bounds__(kThreads, kBlocksAtOnce<kind, kColumns>) void warpg
     wait_for_inputs();
     const int row = warp * 16 + threadIdx.x % 32 / 4;
     float total[kColumns / 2];
-    multiply_slices<kind, kColumns>(p, ring, row, steps, first_slice, last_slice, total);
+    multiply_rows<kind, kColumns, kSliced>(p, ring, row, steps, first_slice, last_slice, total);
     asm volatile("bar.sync 1, 256;" ::: "memory");
     leave_results<kColumns>(results, row, total);
     asm volatile("bar.sync 1, 256;" ::: "memory");
@@ -325,24 +240,23 @@ __global__ __launch_bounds__(kThreads, kBlocksAtOnce<kind, kColumns>) void warpg
 
 // --- launches -----------------------------------------------------------------------------------------------------
 
-constexpr int kMultiprocessors = 132;
 constexpr int kFewBlocks = 120;               // below, slices go to a cluster
 constexpr int kMaxSharedBytes = 227 * 1024;   // of a block on SM90
 
-template <WeightKind kind, int kColumns>
+template <WeightKind kind, int kColumns, bool kSliced>
 void launch_columns(const GemmParams& gemm, const ColumnTiles& tiles, int groups, cudaStream_t stream) {
   using S = Stage<kind, kColumns>;
   const int row_tiles = (gemm.n + kRows - 1) / kRows;
   HopperParams p{.gemm = gemm};
   int blocks = row_tiles * tiles.count * groups;
-  p.in_slices = blocks < kFewBlocks && gemm.k / S::kValues >= kSlices;
+  p.in_slices = kSliced && blocks < kFewBlocks && gemm.k / S::kValues >= kSlices;
   blocks *= p.in_slices ? kSlices : 1;
   // Few blocks take the memory of more, so that they spread evenly however early they start.
-  const int at_once = std::clamp((blocks + kMultiprocessors - 1) / kMultiprocessors, 1, kBlocksAtOnce<kind, kColumns>);
+  const int at_once = std::clamp((blocks + num_multiprocessors() - 1) / num_multiprocessors(), 1, kBlocksAtOnce<kind, kColumns>);
   const int limit = (kMaxSharedBytes + 1024) / at_once - 1024 - kBarrierBytes;  // each block takes 1 KB more than it asks for
   p.stages = std::min(kMaxStages, limit / S::kBytes);
   const int ring_bytes = std::max(p.stages * S::kBytes, kColumns * kResultStride * 4);
-  start(warpgroup_gemm_kernel<kind, kColumns>,
+  start(warpgroup_gemm_kernel<kind, kColumns, kSliced>,
         {.grid = dim3(row_tiles * (p.in_slices ? kSlices : 1), tiles.count, groups),
          .block = kThreads,
          .shared_bytes = static_cast<std::size_t>(kBarrierBytes + ring_bytes),
@@ -350,13 +264,12 @@ void launch_columns(const GemmParams& gemm, const ColumnTiles& tiles, int groups
         stream, p);
 }
 
-template <WeightKind kind>
+template <WeightKind kind, bool kSliced>
 void launch_kind(const GemmParams& p, const ColumnTiles& tiles, int groups, cudaStream_t stream) {
-  const auto launch = tiles.columns == 8    ? launch_columns<kind, 8>
-                      : tiles.columns == 16 ? launch_columns<kind, 16>
-                      : tiles.columns == 32 ? launch_columns<kind, 32>
-                      : tiles.columns == 64 ? launch_columns<kind, 64>
-                                            : launch_columns<kind, 128>;
+  const auto launch = tiles.columns == 8    ? launch_columns<kind, 8, kSliced>
+                      : tiles.columns == 16 ? launch_columns<kind, 16, kSliced>
+                      : tiles.columns == 32 ? launch_columns<kind, 32, kSliced>
+                                            : launch_columns<kind, 64, kSliced>;
   launch(p, tiles, groups, stream);
 }
 
@@ -378,9 +291,11 @@ bool takes_warpgroups(WeightKind kind, int n, int k) {
 }
 
 void launch_warpgroup_gemm(WeightKind kind, const GemmParams& p, const ColumnTiles& tiles, int groups, cudaStream_t stream) {
-  const auto launch = kind == WeightKind::fp8   ? hopper::launch_kind<WeightKind::fp8>
-                      : kind == WeightKind::fp4 ? hopper::launch_kind<WeightKind::fp4>
-                                                : hopper::launch_kind<WeightKind::bf16>;
+  using hopper::launch_kind;
+  const bool sliced = is_sliced(p.experts != nullptr, groups, p.n);
+  const auto launch = kind == WeightKind::fp8   ? (sliced ? launch_kind<WeightKind::fp8, true> : launch_kind<WeightKind::fp8, false>)
+                      : kind == WeightKind::fp4 ? (sliced ? launch_kind<WeightKind::fp4, true> : launch_kind<WeightKind::fp4, false>)
+                                                : (sliced ? launch_kind<WeightKind::bf16, true> : launch_kind<WeightKind::bf16, false>);
   launch(p, tiles, groups, stream);
 }
 

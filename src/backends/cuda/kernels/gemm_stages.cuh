@@ -19,16 +19,25 @@ inline constexpr int kMaxStages = 12;
 inline constexpr int kMostBytesAhead = 128 * 1024;  // of a block: all that run at once ask for at most about half the cache
 inline constexpr int kBarrierBytes = 2 * kMaxStages * 8 + 64;  // a multiple of 128 with what follows
 
+// What is copied of the weights in one step, scales behind codes.
+template <WeightKind kind>
+constexpr int kRowBytes = kind == WeightKind::bf16 ? 128 : 64;
+template <WeightKind kind>
+constexpr int kStepValues = kind == WeightKind::fp4 ? 128 : 64;  ///< of k
+template <WeightKind kind>
+constexpr int kStepGroups = kStepValues<kind> / kGroupValues;
+template <WeightKind kind>
+constexpr int kCodeBytes = kRows * kRowBytes<kind>;
+template <WeightKind kind>
+constexpr int kWeightBytes = kCodeBytes<kind> + (kind == WeightKind::fp8 ? 128 : kind == WeightKind::fp4 ? 4 * kRows : 0);
+
 /// One stage of the ring: activations, codes, scales.
 template <WeightKind kind, int kColumns>
 struct Stage {
-  static constexpr int kRowBytes = kind == WeightKind::bf16 ? 128 : 64;
-  static constexpr int kValues = kind == WeightKind::fp4 ? 128 : 64;
-  static constexpr int kGroups = kValues / kGroupValues;
+  static constexpr int kValues = kStepValues<kind>;
+  static constexpr int kGroups = kStepGroups<kind>;
   static constexpr int kXBytes = kColumns * kValues * 2;
-  static constexpr int kCodeBytes = kRows * kRowBytes;
-  static constexpr int kScaleBytes = kind == WeightKind::fp8 ? 128 : kind == WeightKind::fp4 ? 4 * kRows : 0;
-  static constexpr int kBytes = kXBytes + kCodeBytes + kScaleBytes;
+  static constexpr int kBytes = kXBytes + kWeightBytes<kind>;
 };
 
 struct HopperParams {
@@ -71,45 +80,44 @@ static_assert(kRows == kUnitRows);
 /// Bulk copies of a stage besides the activations.
 template <WeightKind kind>
 constexpr unsigned kUnitsBytes = kind == WeightKind::bf16 ? 0 : kind == WeightKind::fp8 ? kUnitBytes : kUnitBytes + kUnitScaleBytes;
-/// Who tells that a stage is full, besides bulk copies: threads that copy pieces, and the one that starts the activations.
+/// Threads that copy pieces of the weights and tell when those are there.
 template <WeightKind kind>
-constexpr unsigned kArrivals = kind == WeightKind::bf16 ? kCopyWarps * 32 + 1 : kind == WeightKind::fp8 ? 32 + 1 : 1;
+constexpr unsigned kPieceThreads = kind == WeightKind::bf16 ? kCopyWarps * 32 : kind == WeightKind::fp8 ? 32 : 0;
+/// Who tells that a stage is full, besides bulk copies: those, and the one that starts the activations.
+template <WeightKind kind>
+constexpr unsigned kArrivals = kPieceThreads<kind> + 1;
 
 /// bf16: each warp copies a quarter of the rows, in pieces of 16 bytes.
-template <int kColumns>
-__device__ __forceinline__ void copy_weights_bf16(const GemmParams& gemm, const GemmWork& work, int tile_row, int step, std::uint32_t stage,
+__device__ __forceinline__ void copy_weights_bf16(const GemmParams& gemm, const GemmWork& work, int tile_row, int step, std::uint32_t to,
                                                   std::uint32_t barrier) {
-  using S = Stage<WeightKind::bf16, kColumns>;
-  constexpr int kPieces = S::kRowBytes / 16;
+  constexpr int kPieces = kRowBytes<WeightKind::bf16> / 16;
   constexpr int kThreadRows = kCopyWarps * 32 / kPieces;  // rows the warps copy at once
   const int thread = threadIdx.x - kConsumerWarps * 32;
   const int piece = thread % kPieces;
   const std::int64_t bytes = row_bytes<WeightKind::bf16>(gemm.k);
-  const std::uint8_t* source = work.codes + work.weight_row * bytes + static_cast<std::int64_t>(step) * S::kRowBytes + piece * 16;
+  const std::uint8_t* source = work.codes + work.weight_row * bytes + static_cast<std::int64_t>(step) * kRowBytes<WeightKind::bf16> + piece * 16;
 #pragma unroll
   for (int i = 0; i < kRows / kThreadRows; ++i) {
     const int row = i * kThreadRows + thread / kPieces;
-    copy_16(stage + S::kXBytes + piece_place<WeightKind::bf16>(row, piece), source + min(tile_row + row, gemm.n - 1) * bytes);
+    copy_16(to + piece_place<WeightKind::bf16>(row, piece), source + min(tile_row + row, gemm.n - 1) * bytes);
   }
   arrive_after_copies(barrier);
 }
 
-/// Codes: one thread copies a unit, with its scales; FP8: a few threads of its warp the words that hold the scales of the step.
-template <WeightKind kind, int kColumns>
-__device__ __forceinline__ void copy_weights(const GemmParams& gemm, const GemmWork& work, int tile_row, int step, std::uint32_t stage,
+/// The weights of a step. Codes: one thread copies a unit, with its scales; FP8: a few threads of its warp the words that hold the scales.
+template <WeightKind kind>
+__device__ __forceinline__ void copy_weights(const GemmParams& gemm, const GemmWork& work, int tile_row, int step, std::uint32_t to,
                                              std::uint32_t barrier) {
   if constexpr (kind == WeightKind::bf16) {
-    copy_weights_bf16<kColumns>(gemm, work, tile_row, step, stage, barrier);
+    copy_weights_bf16(gemm, work, tile_row, step, to, barrier);
   } else {
-    using S = Stage<kind, kColumns>;
-    static_assert(S::kCodeBytes == kUnitBytes);
+    static_assert(kCodeBytes<kind> == kUnitBytes);
     const int thread = threadIdx.x - kConsumerWarps * 32;
-    const std::uint32_t codes = stage + S::kXBytes;
-    const std::uint32_t scales = codes + S::kCodeBytes;
+    const std::uint32_t scales = to + kCodeBytes<kind>;
     const int per_row = gemm.k / kWeightBlock;
     if (thread == 0) {
       const std::int64_t row = work.weight_row + tile_row;
-      copy_bulk(codes, work.codes + row * row_bytes<kind>(gemm.k) + static_cast<std::int64_t>(step) * kUnitBytes, kUnitBytes, barrier);
+      copy_bulk(to, work.codes + row * row_bytes<kind>(gemm.k) + static_cast<std::int64_t>(step) * kUnitBytes, kUnitBytes, barrier);
       if constexpr (kind == WeightKind::fp4) {
         copy_bulk(scales, work.scales + row * per_row + step * kUnitScaleBytes, kUnitScaleBytes, barrier);
       }
@@ -143,7 +151,7 @@ __device__ void copy_all(const HopperParams& p, const GemmWork& work, const Ring
   // The first round: weights do not wait for the kernel before.
   const int ahead = min(end, first + p.stages);
   for (int step = first; step < ahead; ++step) {
-    copy_weights<kind, kColumns>(gemm, work, tile_row, step, ring.memory + (step - first) * S::kBytes, ring.full(step - first));
+    copy_weights<kind>(gemm, work, tile_row, step, ring.memory + (step - first) * S::kBytes + S::kXBytes, ring.full(step - first));
   }
   if constexpr (kColumns < 128 && kind != WeightKind::bf16) {
     if (threadIdx.x == kConsumerWarps * 32) {
@@ -163,7 +171,7 @@ __device__ void copy_all(const HopperParams& p, const GemmWork& work, const Ring
     wait_barrier(ring.empty(place.stage), place.parity);
     const std::uint32_t stage = ring.memory + place.stage * S::kBytes;
     copy_activations<kind, kColumns>(x, step, stage, ring.full(place.stage));
-    copy_weights<kind, kColumns>(gemm, work, tile_row, step, stage, ring.full(place.stage));
+    copy_weights<kind>(gemm, work, tile_row, step, stage + S::kXBytes, ring.full(place.stage));
     place.advance(p.stages);
   }
 }

@@ -115,8 +115,9 @@ struct MoeScratch {
   std::int32_t* row_of;     // [P] row of a sorted pair
   std::int32_t* place_of;   // [P] sorted place of pair row * top_k + choice
   std::int32_t* column_of;  // [P] column of that pair when tiles lie side by side
-  std::int32_t* num_tiles;
+  std::int32_t* num_tiles;  // and steps of wide tiles
   int4* tiles;
+  std::int32_t* tile_of;  // wide tiles: of each step of places
   bf16* x_routed;  // inputs of w1 and w3, packed or [rows, hidden]
   bf16* x_shared;
   bf16* gate_up;     // [P + rows, 2 * intermediate]
@@ -142,8 +143,9 @@ MoeScratch lay_out(const MoeParams& p, const MoePlan& plan, std::uint8_t* base, 
   take(s.row_of, plan.pairs);
   take(s.place_of, plan.pairs);
   take(s.column_of, plan.pairs);
-  take(s.num_tiles, 1);
+  take(s.num_tiles, 2);
   take(s.tiles, plan.routed.count);
+  take(s.tile_of, plan.routed.is_wide ? plan.routed.places / kWideStep : 0);
   take(s.x_routed, inputs(plan.routed, rows, p.hidden));
   take(s.x_shared, inputs(plan.shared_in, rows, p.hidden));
   take(s.gate_up, all * 2 * p.intermediate);
@@ -176,10 +178,11 @@ __device__ std::int32_t scan(std::int32_t value, std::int32_t* shared) {
 }
 
 /// One block, a thread an expert: counts, offsets, tiles and places of all pairs.
-__global__ void sort_pairs_kernel(MoeParams p, MoeScratch s, std::int32_t tile_columns) {
+__global__ void sort_pairs_kernel(MoeParams p, MoeScratch s, ColumnTiles routed) {
   __shared__ std::int32_t cursor[kMaxExperts];
   __shared__ std::int32_t count[kMaxExperts];
-  __shared__ std::int32_t gap[kMaxExperts];  // columns of empty places before an expert
+  __shared__ std::int32_t first_of[kMaxExperts];  // column of an expert
+  __shared__ std::int32_t place_of[kMaxExperts];  // its first place, where tiles lie side by side
   __shared__ std::int32_t warps[kSortThreads / 32];
   const std::int32_t pairs = p.num_rows * p.top_k;
   const std::int32_t e = threadIdx.x;
@@ -190,24 +193,38 @@ __global__ void sort_pairs_kernel(MoeParams p, MoeScratch s, std::int32_t tile_c
     atomicAdd(&count[p.expert[i]], 1);
   }
   __syncthreads();
+  const std::int32_t part = routed.is_wide ? wide_part(count[e]) : routed.columns;  // columns of a tile
+  const std::int32_t room = routed.is_wide ? wide_columns(part) : part;             // their places; less in the last one of an expert
+  const std::int32_t tiles = (count[e] + part - 1) / part;
+  const std::int32_t last = tiles == 0 ? 0 : count[e] - (tiles - 1) * part;
+  const std::int32_t places = tiles == 0 ? 0 : (tiles - 1) * room + (routed.is_wide ? wide_columns(last) : room);
   const std::int32_t first = scan(count[e], warps);
-  const std::int32_t tiles = (count[e] + tile_columns - 1) / tile_columns;
   const std::int32_t first_tile = scan(tiles, warps);
+  const std::int32_t first_place = scan(places, warps);
   cursor[e] = first;
-  gap[e] = first_tile * tile_columns - first;
+  first_of[e] = first;
+  place_of[e] = first_place;
   for (std::int32_t tile = 0; tile < tiles; ++tile) {
-    const std::int32_t done = tile * tile_columns;
-    s.tiles[first_tile + tile] = make_int4(e, first + done, min(tile_columns, count[e] - done), 0);
+    const std::int32_t done = tile * part;
+    s.tiles[first_tile + tile] = make_int4(e, first + done, min(part, count[e] - done), first_place + tile * room);
+  }
+  for (std::int32_t step = 0; routed.is_wide && step < places / kWideStep; ++step) {
+    s.tile_of[first_place / kWideStep + step] = first_tile + step * kWideStep / room;
   }
   if (e + 1 == kSortThreads) {
-    *s.num_tiles = first_tile + tiles;
+    s.num_tiles[0] = first_tile + tiles;
+    s.num_tiles[1] = (first_place + places) / kWideStep;
   }
   __syncthreads();
   for (std::int32_t i = threadIdx.x; i < pairs; i += kSortThreads) {
-    const std::int32_t place = atomicAdd(&cursor[p.expert[i]], 1);
+    const std::int32_t expert = p.expert[i];
+    const std::int32_t place = atomicAdd(&cursor[expert], 1);
+    const std::int32_t own_part = routed.is_wide ? wide_part(count[expert]) : routed.columns;
+    const std::int32_t own_room = routed.is_wide ? wide_columns(own_part) : own_part;
+    const std::int32_t within = place - first_of[expert];
     s.row_of[place] = i / p.top_k;
     s.place_of[i] = place;
-    s.column_of[i] = place + gap[p.expert[i]];
+    s.column_of[i] = place_of[expert] + within / own_part * own_room + within % own_part;
   }
 }
 
@@ -255,8 +272,14 @@ __global__ void activate_kernel(MoeParams p, MoeScratch s, ColumnTiles routed) {
     values[e] = to_bf16(e4m3_to_float(static_cast<std::uint8_t>((e < 4 ? q8.codes.x : q8.codes.y) >> (e % 4 * 8))) * scale).bits;
   }
   const std::int32_t column = s.column_of[i];
-  bf16* tile = s.act_routed + static_cast<std::int64_t>(column / routed.columns) * routed.columns * p.intermediate;
-  store_packed(WeightKind::fp4, values, c, column % routed.columns, routed.columns, tile);
+  std::int32_t columns = routed.columns;
+  std::int32_t first = column / columns * columns;
+  if (routed.is_wide) {
+    const int4 tile = s.tiles[s.tile_of[column / kWideStep]];
+    columns = wide_columns(tile.z);
+    first = tile.w;
+  }
+  store_packed(WeightKind::fp4, values, c, column - first, columns, s.act_routed + static_cast<std::int64_t>(first) * p.intermediate);
 }
 
 /// The sum of a row's outputs in ascending expert order, then the shared expert.
@@ -309,7 +332,7 @@ void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
 
   // Inputs, gates and ups. The tiles come first: the routed products read them before they wait.
   if (pairs > 0) {
-    start(sort_pairs_kernel, {.grid = dim3(1), .block = kSortThreads}, stream, p, s, plan.routed.columns);
+    start(sort_pairs_kernel, {.grid = dim3(1), .block = kSortThreads}, stream, p, s, plan.routed);
     if (!plan.routed.reads_plain()) {
       pack_q8({.kind = WeightKind::fp4,
                .k = p.hidden,
@@ -317,6 +340,8 @@ void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
                .num_columns = rows,
                .num_tiles = s.num_tiles,
                .tiles = s.tiles,
+               .tile_of = plan.routed.is_wide ? s.tile_of : nullptr,
+               .num_steps = s.num_tiles + 1,
                .x_row = s.row_of,
                .out = s.x_routed},
               p.x, stream);

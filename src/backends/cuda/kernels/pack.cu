@@ -44,9 +44,19 @@ __global__ void pack_kernel(PackParams p, Source source) {
   if (unit >= p.k / 32) {
     return;
   }
-  const int tile = blockIdx.y * 8 / p.columns.columns;
-  const int within = blockIdx.y * 8 % p.columns.columns + lane / 4;
-  std::int32_t column = tile * p.columns.columns + within;
+  int tile = blockIdx.y * 8 / p.columns.columns;
+  int columns = p.columns.columns;
+  std::int64_t place = static_cast<std::int64_t>(tile) * columns;  // first of the tile
+  if (p.tile_of != nullptr) {
+    if (static_cast<int>(blockIdx.y) * 8 / kWideStep >= *p.num_steps) {
+      return;
+    }
+    tile = p.tile_of[blockIdx.y * 8 / kWideStep];
+    place = p.tiles[tile].w;
+    columns = wide_columns(p.tiles[tile].z);
+  }
+  const int within = static_cast<int>(blockIdx.y * 8 - place) + lane / 4;
+  std::int32_t column = static_cast<std::int32_t>(place) + within;
   if (p.tiles != nullptr) {
     if (tile >= *p.num_tiles || within >= p.tiles[tile].z) {
       return;
@@ -60,8 +70,7 @@ __global__ void pack_kernel(PackParams p, Source source) {
   const int k = unit / (codes / 8) * 4 * codes + t * codes + unit % (codes / 8) * 8;
   std::uint16_t values[8];
   source.load((row * p.groups + blockIdx.z) * p.k + k, values);
-  store_packed(p.kind, values, k, within, p.columns.columns,
-               p.out + (static_cast<std::int64_t>(blockIdx.z) * p.columns.count + tile) * p.columns.columns * p.k);
+  store_packed(p.kind, values, k, within, columns, p.out + (blockIdx.z * p.columns.places + place) * p.k);
 }
 
 /// One thread a value of unpacked Q8 rows.
@@ -132,7 +141,9 @@ __global__ void place_scales_kernel(const unsigned* from, unsigned* to, std::int
 template <class Source>
 void pack(const PackParams& p, Source source, cudaStream_t stream) {
   constexpr int kWarps = kBlockThreads / 32;
-  const dim3 grid((p.k / 32 + kWarps - 1) / kWarps, p.columns.count * p.columns.columns / 8, p.groups);
+  const auto columns_of_all =
+      static_cast<unsigned>(p.tile_of != nullptr ? p.columns.places : static_cast<std::int64_t>(p.columns.count) * p.columns.columns);
+  const dim3 grid((p.k / 32 + kWarps - 1) / kWarps, columns_of_all / 8, p.groups);
   start(pack_kernel<Source>, {.grid = grid, .block = kBlockThreads}, stream, p, source);
 }
 

@@ -19,69 +19,48 @@ __device__ __forceinline__ std::uint64_t matrix_of(std::uint32_t address, unsign
 template <int N>
 __device__ void multiply(float (&c)[N / 2], const unsigned (&a)[4], std::uint64_t b);
 
-template <>
-__device__ __forceinline__ void multiply<8>(float (&c)[4], const unsigned (&a)[4], std::uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 "
-      "{%0,%1,%2,%3}"
-      ", {%4,%5,%6,%7}, %8, 1, 1, 1, 0;"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
+// The text of the instructions for N columns: N / 2 sums, of which the macros name sixteen each, then four registers of a and b.
+#define DEEPINFER_SUMS_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define DEEPINFER_SUMS_32 DEEPINFER_SUMS_16 "," "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define DEEPINFER_SUMS_48 DEEPINFER_SUMS_32 "," "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define DEEPINFER_SUMS_64 DEEPINFER_SUMS_48 "," "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define DEEPINFER_SUMS_80 DEEPINFER_SUMS_64 "," "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
+#define DEEPINFER_SUMS_96 DEEPINFER_SUMS_80 "," "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
+#define DEEPINFER_SUMS_112 DEEPINFER_SUMS_96 "," "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111"
+#define DEEPINFER_SUMS_128 DEEPINFER_SUMS_112 "," "%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+#define DEEPINFER_FOUR(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
+#define DEEPINFER_SIXTEEN(i) DEEPINFER_FOUR(i), DEEPINFER_FOUR(i + 4), DEEPINFER_FOUR(i + 8), DEEPINFER_FOUR(i + 12)
+#define DEEPINFER_MULTIPLY(N, sum_names, a0, a1, a2, a3, b0, ...)                                                                              \
+  template <>                                                                                                                                 \
+  __device__ __forceinline__ void multiply<N>(float (&c)[N / 2], const unsigned (&a)[4], std::uint64_t b) {                                  \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" sum_names "}, {%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #b0     \
+                 ", 1, 1, 1, 0;"                                                                                                              \
+                 : __VA_ARGS__                                                                                                                \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                                                       \
+  }
 
-template <>
-__device__ __forceinline__ void multiply<16>(float (&c)[8], const unsigned (&a)[4], std::uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7}"
-      ", {%8,%9,%10,%11}, %12, 1, 1, 1, 0;"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
+DEEPINFER_MULTIPLY(8, "%0,%1,%2,%3", 4, 5, 6, 7, 8, DEEPINFER_FOUR(0))
+DEEPINFER_MULTIPLY(16, "%0,%1,%2,%3,%4,%5,%6,%7", 8, 9, 10, 11, 12, DEEPINFER_FOUR(0), DEEPINFER_FOUR(4))
+DEEPINFER_MULTIPLY(32, DEEPINFER_SUMS_16, 16, 17, 18, 19, 20, DEEPINFER_SIXTEEN(0))
+DEEPINFER_MULTIPLY(64, DEEPINFER_SUMS_32, 32, 33, 34, 35, 36, DEEPINFER_SIXTEEN(0), DEEPINFER_SIXTEEN(16))
+DEEPINFER_MULTIPLY(96, DEEPINFER_SUMS_48, 48, 49, 50, 51, 52, DEEPINFER_SIXTEEN(0), DEEPINFER_SIXTEEN(16), DEEPINFER_SIXTEEN(32))
+DEEPINFER_MULTIPLY(128, DEEPINFER_SUMS_64, 64, 65, 66, 67, 68, DEEPINFER_SIXTEEN(0), DEEPINFER_SIXTEEN(16), DEEPINFER_SIXTEEN(32), DEEPINFER_SIXTEEN(48))
+DEEPINFER_MULTIPLY(160, DEEPINFER_SUMS_80, 80, 81, 82, 83, 84, DEEPINFER_SIXTEEN(0), DEEPINFER_SIXTEEN(16), DEEPINFER_SIXTEEN(32), DEEPINFER_SIXTEEN(48), DEEPINFER_SIXTEEN(64))
+DEEPINFER_MULTIPLY(192, DEEPINFER_SUMS_96, 96, 97, 98, 99, 100, DEEPINFER_SIXTEEN(0), DEEPINFER_SIXTEEN(16), DEEPINFER_SIXTEEN(32), DEEPINFER_SIXTEEN(48), DEEPINFER_SIXTEEN(64), DEEPINFER_SIXTEEN(80))
+DEEPINFER_MULTIPLY(224, DEEPINFER_SUMS_112, 112, 113, 114, 115, 116, DEEPINFER_SIXTEEN(0), DEEPINFER_SIXTEEN(16), DEEPINFER_SIXTEEN(32), DEEPINFER_SIXTEEN(48), DEEPINFER_SIXTEEN(64), DEEPINFER_SIXTEEN(80), DEEPINFER_SIXTEEN(96))
+DEEPINFER_MULTIPLY(256, DEEPINFER_SUMS_128, 128, 129, 130, 131, 132, DEEPINFER_SIXTEEN(0), DEEPINFER_SIXTEEN(16), DEEPINFER_SIXTEEN(32), DEEPINFER_SIXTEEN(48), DEEPINFER_SIXTEEN(64), DEEPINFER_SIXTEEN(80), DEEPINFER_SIXTEEN(96), DEEPINFER_SIXTEEN(112))
 
-template <>
-__device__ __forceinline__ void multiply<32>(float (&c)[16], const unsigned (&a)[4], std::uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}"
-      ", {%16,%17,%18,%19}, %20, 1, 1, 1, 0;"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]),
-        "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-template <>
-__device__ __forceinline__ void multiply<64>(float (&c)[32], const unsigned (&a)[4], std::uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29"
-      ",%30,%31}"
-      ", {%32,%33,%34,%35}, %36, 1, 1, 1, 0;"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]),
-        "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]),
-        "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]),
-        "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-template <>
-__device__ __forceinline__ void multiply<128>(float (&c)[64], const unsigned (&a)[4], std::uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29"
-      ",%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%"
-      "57,%58,%59,%60,%61,%62,%63}"
-      ", {%64,%65,%66,%67}, %68, 1, 1, 1, 0;"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]),
-        "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]),
-        "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]),
-        "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31]), "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35]),
-        "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]), "+f"(c[40]), "+f"(c[41]), "+f"(c[42]), "+f"(c[43]), "+f"(c[44]),
-        "+f"(c[45]), "+f"(c[46]), "+f"(c[47]), "+f"(c[48]), "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]),
-        "+f"(c[54]), "+f"(c[55]), "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]),
-        "+f"(c[63])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
+#undef DEEPINFER_SUMS_16
+#undef DEEPINFER_SUMS_32
+#undef DEEPINFER_SUMS_48
+#undef DEEPINFER_SUMS_64
+#undef DEEPINFER_SUMS_80
+#undef DEEPINFER_SUMS_96
+#undef DEEPINFER_SUMS_112
+#undef DEEPINFER_SUMS_128
+#undef DEEPINFER_FOUR
+#undef DEEPINFER_SIXTEEN
+#undef DEEPINFER_MULTIPLY
 
 #endif
 
