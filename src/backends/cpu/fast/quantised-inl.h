@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace deepinfer::cpu::HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_AVX3
-inline constexpr std::int32_t kMostPairRows = 8;  ///< up to here pairs are faster than the matrix unit
+inline constexpr std::int32_t kMostPairRows = 3;  ///< up to here pairs are faster than the matrix unit, where there is one
 
 /// False when the operands cannot go to units that take small numbers for zero: nothing is done.
 template <ProductUnit kProductUnit, class Units, class T>
