@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "grammar/runtime.h"
+#include "grammar/warm_up.h"
 
 namespace deepinfer::grammar {
 namespace {
@@ -97,7 +97,7 @@ CompileResult CompilePool::result_of(const Task& task) {
   job.is_cancelled = task.is_cancelled.get();
   CompileResult result = compile_composite(job);
   if (result) {
-    (*result)->give_back((*result)->take_runtime(*vocabulary_));  // the engine's thread finds one made
+    fill_first_masks(*result, vocabulary_);  // the engine's thread finds them, and a runtime
   }
   cache_.put(key, result);
   return result;

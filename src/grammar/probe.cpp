@@ -18,6 +18,7 @@
 #include "grammar/jump_ahead.h"
 #include "grammar/matcher.h"
 #include "grammar/probe_requests.h"
+#include "grammar/warm_up.h"
 
 namespace deepinfer::grammar {
 
@@ -193,6 +194,9 @@ class ProbeSession::State {
       result = compile_composite(composite);
     } else if (!is_cached) {
       result = compile(job);
+    }
+    if (!is_cached && *result) {
+      fill_first_masks(**result, vocabulary);
     }
     const double took = rounded(now_us() - begin);
     if (!is_cached && uses_cache) {

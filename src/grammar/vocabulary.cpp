@@ -94,7 +94,12 @@ std::string_view Vocabulary::spelling(TokenId id) const {
                                                                               : std::string_view{};
 }
 
+std::optional<TokenId> Vocabulary::token_of(std::uint8_t byte) const {
+  return byte_tokens_[byte] < 0 ? std::nullopt : std::optional(TokenId{byte_tokens_[byte]});
+}
+
 void Vocabulary::build_tries() {
+  byte_tokens_.fill(-1);
   std::vector<TokenText> sorted;
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
     if (!tokens_[i].is_control && !tokens_[i].bytes.empty()) {
@@ -102,6 +107,9 @@ void Vocabulary::build_tries() {
       sorted.push_back({token, tokens_[i].bytes});
       max_token_bytes_ = std::max(max_token_bytes_, tokens_[i].bytes.size());
       set_bit(text_mask_, token);
+      if (tokens_[i].bytes.size() == 1) {
+        byte_tokens_[static_cast<std::uint8_t>(tokens_[i].bytes[0])] = token;
+      }
     }
   }
   std::ranges::sort(sorted, [](const TokenText& a, const TokenText& b) {

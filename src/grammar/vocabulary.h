@@ -3,6 +3,7 @@
 // Immutable after construction and shared by all grammars of a tokenizer.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -63,6 +64,8 @@ class Vocabulary {
   /// Bytes of an ordinary token; empty for control tokens and ids without text.
   [[nodiscard]] std::string_view text(TokenId id) const;
   [[nodiscard]] bool is_control(TokenId id) const;
+  /// The token whose text is this byte alone.
+  [[nodiscard]] std::optional<TokenId> token_of(std::uint8_t byte) const;
   /// The spelling of any token, control tokens included.
   [[nodiscard]] std::string_view spelling(TokenId id) const;
 
@@ -99,6 +102,7 @@ class Vocabulary {
   void build_blanks();
 
   std::vector<VocabularyToken> tokens_;
+  std::array<std::int32_t, 256> byte_tokens_;  // -1: none
   std::int32_t num_rows_;
   std::size_t max_token_bytes_ = 0;
   std::vector<std::int32_t> sorted_;  // ordinary tokens by their texts
