@@ -17,7 +17,7 @@ namespace {
 
 /// Blocks on a multiprocessor. What the copying warps give up lets a consumer have more than its share of registers.
 template <WeightKind kind, int kColumns>
-constexpr int kBlocksAtOnce = kind == WeightKind::bf16 ? (kColumns < 64 ? 2 : 1) : kColumns == 8 ? 3 : 2;
+constexpr int kBlocksAtOnce = kColumns == 64 && kind != WeightKind::fp8 ? 1 : kind != WeightKind::bf16 && kColumns == 8 ? 3 : 2;
 /// Sets of operands in registers: with two, codes are turned while the tensor cores work; with one, another block's are.
 template <WeightKind kind, int kColumns, bool kSliced>
 constexpr int kOperandSets =
