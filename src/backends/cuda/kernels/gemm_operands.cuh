@@ -59,8 +59,23 @@ __device__ __forceinline__ void load_unit(std::uint32_t weights, const Places<ki
   }
 }
 
-/// Operands of the two instructions of a unit: eight codes a lane of two rows. `zero` is 0, which the compiler does not know: because of the
-/// branch it moves bf16 values to the operands' registers before the instructions, not between them, where they would wait for each other.
+/// Operands are in their registers before the instructions, not written between them, where they would wait for each other. `zero` is 0, which
+/// the compiler does not know: because of the branch it moves bf16 values, which it would otherwise leave where they were loaded.
+template <WeightKind kind, int kInstructions>
+__device__ __forceinline__ void keep_before_products(unsigned zero, unsigned (&a)[kInstructions][4]) {
+  if (kind == WeightKind::bf16 && zero != 0) {
+#pragma unroll
+    for (auto& operand : a) {
+      operand[0] ^= zero, operand[1] ^= zero, operand[2] ^= zero, operand[3] ^= zero;
+    }
+  }
+#pragma unroll
+  for (auto& operand : a) {
+    asm volatile("" : "+r"(operand[0]), "+r"(operand[1]), "+r"(operand[2]), "+r"(operand[3]));
+  }
+}
+
+/// Operands of the two instructions of a unit: eight codes a lane of two rows.
 template <WeightKind kind>
 __device__ __forceinline__ void unpack_unit(const ThreadCodes& codes, int unit, unsigned zero, unsigned (&a)[2][4]) {
   unsigned pairs[2][4];  // row
@@ -88,16 +103,7 @@ __device__ __forceinline__ void unpack_unit(const ThreadCodes& codes, int unit, 
     a[i][2] = pairs[0][i * 2 + 1];
     a[i][3] = pairs[1][i * 2 + 1];
   }
-  if (kind == WeightKind::bf16 && zero != 0) {
-#pragma unroll
-    for (auto& operand : a) {
-      operand[0] ^= zero, operand[1] ^= zero, operand[2] ^= zero, operand[3] ^= zero;
-    }
-  }
-#pragma unroll
-  for (auto& operand : a) {  // here, not between the instructions
-    asm volatile("" : "+r"(operand[0]), "+r"(operand[1]), "+r"(operand[2]), "+r"(operand[3]));
-  }
+  keep_before_products<kind>(zero, a);
 }
 
 /// The products of a unit: `x` is where the activations of its group begin.
@@ -112,8 +118,7 @@ __device__ __forceinline__ void multiply_unit(float (&acc)[kColumns / 2], const 
   end_products();
 }
 
-/// Operands of the four instructions of a group. `zero` is 0, which the compiler does not know: because of the branch it moves bf16 values
-/// to the operands' registers before the instructions, not between them, where they would wait for each other.
+/// Operands of the four instructions of a group.
 template <WeightKind kind>
 __device__ __forceinline__ void unpack_group(const ThreadCodes& codes, int group, unsigned zero, unsigned (&a)[4][4]) {
   unsigned pairs[2][2][4];  // unit, row
@@ -147,16 +152,7 @@ __device__ __forceinline__ void unpack_group(const ThreadCodes& codes, int group
     a[i][2] = pairs[i / 2][0][i % 2 * 2 + 1];
     a[i][3] = pairs[i / 2][1][i % 2 * 2 + 1];
   }
-  if (kind == WeightKind::bf16 && zero != 0) {
-#pragma unroll
-    for (auto& operand : a) {
-      operand[0] ^= zero, operand[1] ^= zero, operand[2] ^= zero, operand[3] ^= zero;
-    }
-  }
-#pragma unroll
-  for (auto& operand : a) {  // here, not between the instructions
-    asm volatile("" : "+r"(operand[0]), "+r"(operand[1]), "+r"(operand[2]), "+r"(operand[3]));
-  }
+  keep_before_products<kind>(zero, a);
 }
 
 template <int kColumns>
