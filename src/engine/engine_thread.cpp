@@ -122,14 +122,18 @@ void EngineThread::drain(Duration timeout) {
 
 void EngineThread::run(const std::stop_token& stop) {
   while (true) {
-    for (Command& command : commands_.drain()) {
+    auto commands = commands_.drain();
+    for (Command& command : commands) {
       std::visit([this](auto& of_kind) { execute(std::move(of_kind)); }, command);
+    }
+    if (!commands.empty()) {
+      publish();  // before anything of a new request goes out: who has seen a token sees its request in the figures
     }
     if (stop.stop_requested()) {
       engine_->cancel_all();
     }
     if (engine_->step()) {
-      publish_step();
+      publish();
     } else if (stop.stop_requested()) {
       return;
     } else {
@@ -162,7 +166,7 @@ void EngineThread::execute(StartChoices&& command) {
 
 void EngineThread::execute(Cancel&& command) { engine_->cancel(command.id); }
 
-void EngineThread::publish_step() {
+void EngineThread::publish() {
   const EngineStats stats = engine_->stats();
   const std::scoped_lock lock(mutex_);
   stats_ = stats;

@@ -64,7 +64,7 @@ class EngineThread {
   [[nodiscard]] Result<void> check_room(std::size_t num_requests) const;
   [[nodiscard]] RequestId new_id_locked();
   [[nodiscard]] OutputSink counted(RequestId id, OutputSink&& sink);
-  void publish_step();
+  void publish();
   void cancel_locked(RequestId request);
 
   const RequestLimits limits_;
