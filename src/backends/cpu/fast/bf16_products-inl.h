@@ -125,8 +125,7 @@ inline void multiply_bf16(Bf16Activations& x, const Bf16Units& weights, Range co
   if constexpr (kProductUnit != ProductUnit::vector) {
     const Range whole = {columns.begin, columns.end - columns.size() % kUnit};
     begin = whole.end;
-    constexpr std::int32_t kMostPairRows = 3;  // up to here pairs are faster than the matrix unit
-    if (x.rows() <= (kProductUnit == ProductUnit::matrix ? kMostPairRows : bf16_columns::kFewRows)) {
+    if (x.rows() <= (kProductUnit == ProductUnit::matrix ? pairs::kMostRowsBesideMatrix : bf16_columns::kFewRows)) {
       multiply_few_bf16(x, weights, whole, y, scratch);
     } else if (kProductUnit == ProductUnit::matrix) {
       multiply_matrix_bf16(x, weights, whole, y, scratch);

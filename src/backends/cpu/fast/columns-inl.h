@@ -36,11 +36,6 @@ HWY_INLINE void write_columns(const Value& value, const Write& write) {
 }
 
 template <class Write>
-HWY_INLINE void e4m3_columns(const UnitRows<std::uint8_t>& rows, const Write& write) {
-  write_columns([&](std::int32_t row, std::int32_t place) { return hn::GetLane(e4m3_times_half_factor(rows.at[row][place])); }, write);
-}
-
-template <class Write>
 HWY_INLINE void e2m1_columns(const UnitRows<std::uint8_t>& rows, const Write& write) {
   write_columns([&](std::int32_t row, std::int32_t place) { return e2m1_to_float(nibble(rows.at[row], place)); }, write);
 }
@@ -76,44 +71,6 @@ HWY_INLINE void load_transposed(const UnitRows<std::uint8_t>& rows, std::int32_t
     out[row] = hn::LoadU(D16Bytes(), rows.at[row] + first);
   }
   transpose_bytes(out);
-}
-
-/// Values * 2^-8 of sixteen E4M3 codes.
-HWY_INLINE F16 e4m3_bytes(V16Bytes codes) {
-  F16 out;
-#if HWY_MAX_BYTES >= 64
-  const DHalf dw;
-  out.part[0] = promote_half_bits(half_bits_of_high_byte(dw, hn::ShiftLeft<8>(hn::PromoteTo(dw, codes))));
-#else
-  const D16Bytes d;
-  const hn::FixedTag<std::uint16_t, 8> dw;
-  const auto low = half_bits_of_high_byte(dw, hn::BitCast(dw, hn::InterleaveLower(d, hn::Zero(d), codes)));
-  const auto high = half_bits_of_high_byte(dw, hn::BitCast(dw, hn::InterleaveUpper(d, hn::Zero(d), codes)));
-#if HWY_MAX_BYTES == 32
-  out.part[0] = promote_half_bits(low);
-  out.part[1] = promote_half_bits(high);
-#else
-  const DHalf dh;
-  out.part[0] = promote_half_bits(hn::LowerHalf(dh, low));
-  out.part[1] = promote_half_bits(hn::UpperHalf(dh, low));
-  out.part[2] = promote_half_bits(hn::LowerHalf(dh, high));
-  out.part[3] = promote_half_bits(hn::UpperHalf(dh, high));
-#endif
-#endif
-  return out;
-}
-
-/// 32 E4M3 codes of sixteen rows: write(place, values * 2^-8).
-template <class Write>
-HWY_INLINE void e4m3_columns(const UnitRows<std::uint8_t>& rows, const Write& write) {
-  for (std::int32_t first = 0; first < kUnitPlaces; first += kUnitRows) {
-    V16Bytes codes[kUnitRows];
-    load_transposed(rows, first, codes);
-    HWY_UNROLL(16)
-    for (std::int32_t i = 0; i < kUnitRows; ++i) {
-      write(first + i, e4m3_bytes(codes[i]));
-    }
-  }
 }
 
 /// 32 packed E2M1 codes of sixteen rows: write(place, values).

@@ -13,6 +13,8 @@
 
 namespace deepinfer::cpu::pairs {
 
+inline constexpr std::int32_t kMostRowsBesideMatrix = 3;  ///< up to here pairs are faster than the matrix unit, where there is one
+
 /// True on a processor with the instruction and with the look-ups that decoding needs.
 [[nodiscard]] bool is_usable();
 

@@ -16,15 +16,13 @@ HWY_BEFORE_NAMESPACE();
 namespace deepinfer::cpu::HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_AVX3
-inline constexpr std::int32_t kMostPairRows = 3;  ///< up to here pairs are faster than the matrix unit, where there is one
-
 /// False when the operands cannot go to units that take small numbers for zero: nothing is done.
 template <ProductUnit kProductUnit, class Units, class T>
 inline bool multiply_on_unit(Activations& x, const Units& weights, Range columns, Output<T> y, Scratch& scratch) {
   if (Units::kFormat == WeightFormat::fp8 && columns.begin % kUnit != 0) {
     return false;  // columns of a unit have two scales
   }
-  if (kProductUnit == ProductUnit::matrix && x.rows() > kMostPairRows) {
+  if (kProductUnit == ProductUnit::matrix && x.rows() > pairs::kMostRowsBesideMatrix) {
     static_cast<void>(x.tiles());
     const bool is_exact_here = is_exact(x.range(), scale_range(weights.weight(), x.k(), columns));
     if (is_exact_here) {
