@@ -14,7 +14,8 @@
 namespace deepinfer::cpu::bf16_columns {
 namespace {
 
-constexpr std::int32_t kWords = kUnitDepth / 2;  // of a row and a block
+using pairs::kBlockWords;
+using pairs::kPanelColumns;
 
 /// The order of the halves of two words: k, k + 1; k + 2, k + 3 as they lie, or k + 2, k; k + 3, k + 1 (pairs.h).
 enum class Order : std::uint8_t { plain, pairs };
@@ -146,7 +147,7 @@ std::int32_t multiply_few_rows(const pairs::Rows& x, const Columns& w, float* su
     total[row] = _mm512_setzero_ps();
   }
   for_blocks(w, {0, (w.count + kUnitDepth - 1) / kUnitDepth}, [&](std::int32_t block, const std::uint16_t* values, std::int64_t stride) {
-    const std::uint32_t* words = x.words + block * kWords;
+    const std::uint32_t* words = x.words + std::int64_t{block} * kRows * kBlockWords;
     if (are_short) {
       fetch_rows(values + kUnit * stride, stride);
     } else if (kRows > 2) {
@@ -161,7 +162,7 @@ std::int32_t multiply_few_rows(const pairs::Rows& x, const Columns& w, float* su
     visit_block<Order::pairs>(values, stride, least, [&]<int kWord>(Word<kWord>, __m512i columns) {
 #pragma GCC unroll 8
       for (int row = 0; row < kRows; ++row) {
-        const __m512i own = _mm512_set1_epi32(static_cast<int>(words[row * x.stride + kWord]));
+        const __m512i own = _mm512_set1_epi32(static_cast<int>(words[row * kBlockWords + kWord]));
         sum[kWord % 2][row] = _mm512_dpbf16_ps(sum[kWord % 2][row], reinterpret_cast<__m512bh>(columns), reinterpret_cast<__m512bh>(own));
       }
     });
@@ -180,64 +181,17 @@ std::int32_t multiply_few_rows(const pairs::Rows& x, const Columns& w, float* su
 template <int kMost>
 std::int32_t multiply_few_of(const pairs::Rows& x, const Columns& w, float* sums) {
   if constexpr (kMost > 1) {
-    if (x.count < kMost) {
+    if (x.tiling.rows < kMost) {
       return multiply_few_of<kMost - 1>(x, w, sums);
     }
   }
   return multiply_few_rows<kMost>(x, w, sums);
 }
 
-constexpr std::int32_t kTileRows = 6;  // 24 registers of sums, four of columns, and the rows' words on their way
-
-/// kRows rows times a panel, added to sums.
-template <int kRows>
-void multiply_tile(const std::uint32_t* x, std::int64_t stride, const std::uint32_t* words, std::int32_t num_blocks, float* sums) {
-  for (std::int32_t block = 0; block < num_blocks; ++block, x += kWords) {
-    __m512 sum[2][kRows][kPanelUnits];
-#pragma GCC unroll 8
-    for (int row = 0; row < kRows; ++row) {
-      sum[0][row][0] = sum[0][row][1] = sum[1][row][0] = sum[1][row][1] = _mm512_setzero_ps();
-    }
-#pragma GCC unroll 1
-    for (std::int32_t word = 0; word < kWords; word += 2, words += 2 * kPanelColumns) {
-#pragma GCC unroll 2
-      for (int odd = 0; odd < 2; ++odd) {
-        const auto first = reinterpret_cast<__m512bh>(_mm512_load_si512(words + odd * kPanelColumns));
-        const auto second = reinterpret_cast<__m512bh>(_mm512_load_si512(words + odd * kPanelColumns + kUnit));
-#pragma GCC unroll 8
-        for (int row = 0; row < kRows; ++row) {
-          const auto own = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(x[row * stride + word + odd])));
-          sum[odd][row][0] = _mm512_dpbf16_ps(sum[odd][row][0], first, own);
-          sum[odd][row][1] = _mm512_dpbf16_ps(sum[odd][row][1], second, own);
-        }
-      }
-    }
-#pragma GCC unroll 8
-    for (int row = 0; row < kRows; ++row) {
-#pragma GCC unroll 2
-      for (int unit = 0; unit < kPanelUnits; ++unit) {
-        float* total = sums + row * kPanelColumns + unit * kUnit;
-        _mm512_store_ps(total, _mm512_add_ps(_mm512_load_ps(total), _mm512_add_ps(sum[0][row][unit], sum[1][row][unit])));
-      }
-    }
-  }
-}
-
-template <int kMost>
-void multiply_tile_of(std::int32_t rows, const std::uint32_t* x, std::int64_t stride, const std::uint32_t* words, std::int32_t num_blocks,
-                      float* sums) {
-  if constexpr (kMost > 1) {
-    if (rows < kMost) {
-      return multiply_tile_of<kMost - 1>(rows, x, stride, words, num_blocks, sums);
-    }
-  }
-  multiply_tile<kMost>(x, stride, words, num_blocks, sums);
-}
-
 }  // namespace
 
-std::int32_t pack_words(const std::uint16_t* row, std::int32_t count, std::uint32_t* out) {
-  return pack_row<Order::pairs>(row, count, [&](std::int32_t block) { return out + block * kWords; });
+std::int32_t pack_words(const std::uint16_t* row, std::int32_t count, std::int64_t block_stride, std::uint32_t* out) {
+  return pack_row<Order::pairs>(row, count, [&](std::int32_t block) { return out + block * block_stride; });
 }
 
 std::int32_t pack_tile_row(const std::uint16_t* row, std::int32_t count, std::int64_t block_stride, std::uint16_t* out) {
@@ -256,28 +210,18 @@ std::int32_t fill_tiles(const Columns& w, Blocks blocks, std::uint16_t* tiles) {
   return least.exponent();
 }
 
-std::int32_t multiply_few(const pairs::Rows& x, const Columns& w, float* sums) { return multiply_few_of<kFewRows>(x, w, sums); }
+std::int32_t multiply_few(const pairs::Rows& x, const Columns& w, float* sums) { return multiply_few_of<pairs::kFewTileRows>(x, w, sums); }
 
-std::int32_t fill_panel(const Columns& w, Blocks blocks, std::int32_t unit, std::uint32_t* words) {
+std::int32_t fill_panel(const Columns& w, Blocks blocks, const std::uint16_t* next, std::int32_t unit, std::uint32_t* words) {
   Least least;
   for_blocks(w, blocks, [&](std::int32_t block, const std::uint16_t* values, std::int64_t stride) {
-    fetch_rows(values + blocks.count * kUnitDepth, stride);
-    std::uint32_t* out = words + block * kWords * kPanelColumns + unit * kUnit;
+    fetch_rows(next + block * kUnitDepth, w.stride);
+    std::uint32_t* out = words + block * kBlockWords * kPanelColumns + unit * kUnit;
     visit_block<Order::pairs>(values, stride, least, [&]<int kWord>(Word<kWord>, __m512i columns) {
       _mm512_store_si512(out + kWord * kPanelColumns, columns);
     });
   });
   return least.exponent();
-}
-
-void multiply_panel(const pairs::Rows& x, const std::uint32_t* words, std::int32_t num_blocks, float* sums) {
-  const std::int32_t num_tiles = (x.count + kTileRows - 1) / kTileRows;
-  std::int32_t row = 0;
-  for (std::int32_t tile = 0; tile < num_tiles; ++tile) {  // of even size
-    const std::int32_t rows = (x.count - row + num_tiles - tile - 1) / (num_tiles - tile);
-    multiply_tile_of<kTileRows>(rows, x.words + row * x.stride, x.stride, words, num_blocks, sums + std::int64_t{row} * kPanelColumns);
-    row += rows;
-  }
 }
 
 }  // namespace deepinfer::cpu::bf16_columns
