@@ -194,7 +194,7 @@ TEST_F(PairProducts, AddInTheOrderOfEveryOtherInstructionSet) {
   }
 }
 
-TEST_F(PairProducts, OfPanelsAddInTheSameOrderAndLeaveTheWordsForOtherRows) {
+TEST_F(PairProducts, OfPanelsAddInTheSameOrder) {
   struct alignas(64) Panel {
     std::uint32_t words[pairs::kPanelWords];
   };
@@ -206,18 +206,14 @@ TEST_F(PairProducts, OfPanelsAddInTheSameOrderAndLeaveTheWordsForOtherRows) {
     for (const std::int32_t rows : {1, 2, 3, 4, 5, 6, 7, 13, 33, 65}) {
       const RandomRows x(pairs::tiling(rows, pairs::kPanelTileRows), random_);
       const RandomUnit units[2] = {{format, 107, 147, random_}, {format, 107, 147, random_}};
-      std::vector<RowSums> decoded(static_cast<std::size_t>(rows));
-      std::vector<RowSums> given(static_cast<std::size_t>(rows));
+      std::vector<RowSums> sums(static_cast<std::size_t>(rows));
       for (std::int32_t i = 0; i * pairs::kPanelBlocks < kBlocks; ++i) {
         const std::array codes = {units[0].packed_panel(i), units[1].packed_panel(i)};
-        pairs::multiply_panel(x.packed(), i, {codes, codes}, panel->words, decoded[0].columns);
-        pairs::multiply_panel(x.packed(), i, panel->words, codes[0].count, given[0].columns);
+        pairs::multiply_panel(x.packed(), i, {codes, codes}, panel->words, sums[0].columns);
       }
       for (std::int32_t row = 0; row < rows; ++row) {
         for (std::int32_t column = 0; column < pairs::kPanelColumns; ++column) {
-          const float want = add_in_order(x, row, units[column / 16], column % 16);
-          expect_same(decoded[static_cast<std::size_t>(row)].columns[column], want, rows, row, column);
-          expect_same(given[static_cast<std::size_t>(row)].columns[column], want, rows, row, column);
+          expect_same(sums[static_cast<std::size_t>(row)].columns[column], add_in_order(x, row, units[column / 16], column % 16), rows, row, column);
         }
       }
     }

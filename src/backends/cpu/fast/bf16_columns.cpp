@@ -2,6 +2,8 @@
 
 #if defined(__x86_64__) && defined(__linux__)
 
+#include <type_traits>
+
 #include <immintrin.h>
 
 // From here on only what runs on such a processor: no templates of other headers, which other files might then share.
@@ -14,8 +16,9 @@
 namespace deepinfer::cpu::bf16_columns {
 namespace {
 
+#include "backends/cpu/fast/pair_tiles-inl.h"
+
 using pairs::kBlockWords;
-using pairs::kPanelColumns;
 
 /// The order of the halves of two words: k, k + 1; k + 2, k + 3 as they lie, or k + 2, k; k + 3, k + 1 (pairs.h).
 enum class Order : std::uint8_t { plain, pairs };
@@ -66,7 +69,7 @@ std::int32_t pack_row(const std::uint16_t* row, std::int32_t count, const Place&
 
 /// A number of a word that compilers know: what it chooses stays in registers.
 template <int kIndex>
-struct Word {};
+using Word = std::integral_constant<int, kIndex>;
 
 /// Four words of sixteen rows, the first of them kWord: visit(Word, words of sixteen columns).
 template <Order kOrder, int kWord, class Visit>
@@ -102,15 +105,11 @@ void visit_block(const std::uint16_t* values, std::int64_t stride, Least& least,
 }
 
 /// Values of sixteen rows that end inside a block, padded with zeros.
-struct alignas(64) PaddedBlock {
-  std::uint16_t values[kUnit * kUnitDepth];
-
-  PaddedBlock(const Columns& w, std::int32_t begin) {
-    for (std::int32_t column = 0; column < kUnit; ++column) {
-      _mm512_store_si512(values + column * kUnitDepth, load_values(w.first + column * w.stride + begin, w.count - begin));
-    }
+void pad_block(const Columns& w, std::int32_t begin, std::uint16_t* values) {
+  for (std::int32_t column = 0; column < kUnit; ++column) {
+    _mm512_store_si512(values + column * kUnitDepth, load_values(w.first + column * w.stride + begin, w.count - begin));
   }
-};
+}
 
 /// work(block, values, stride) for every block.
 template <class Work>
@@ -121,8 +120,9 @@ void for_blocks(const Columns& w, Blocks blocks, const Work& work) {
     work(block - blocks.first, w.first + block * kUnitDepth, w.stride);
   }
   if (end > whole) {
-    const PaddedBlock padded(w, whole * kUnitDepth);
-    work(whole - blocks.first, padded.values, kUnitDepth);
+    alignas(64) std::uint16_t padded[kUnit * kUnitDepth];
+    pad_block(w, whole * kUnitDepth, padded);
+    work(whole - blocks.first, padded, kUnitDepth);
   }
 }
 
@@ -153,22 +153,11 @@ std::int32_t multiply_few_rows(const pairs::Rows& x, const Columns& w, float* su
     } else if (kRows > 2) {
       fetch_rows(values + kAhead, stride);  // arithmetic is long enough to leave the memory idle
     }
-    __m512 sum[2][kRows];
+    Sums<kRows> sums_of_block;
+    visit_block<Order::pairs>(values, stride, least, [&](int place, __m512i columns) { sums_of_block.add(place, columns, words); });
 #pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) {
-      sum[0][row] = _mm512_setzero_ps();
-      sum[1][row] = _mm512_setzero_ps();
-    }
-    visit_block<Order::pairs>(values, stride, least, [&]<int kWord>(Word<kWord>, __m512i columns) {
-#pragma GCC unroll 8
-      for (int row = 0; row < kRows; ++row) {
-        const __m512i own = _mm512_set1_epi32(static_cast<int>(words[row * kBlockWords + kWord]));
-        sum[kWord % 2][row] = _mm512_dpbf16_ps(sum[kWord % 2][row], reinterpret_cast<__m512bh>(columns), reinterpret_cast<__m512bh>(own));
-      }
-    });
-#pragma GCC unroll 8
-    for (int row = 0; row < kRows; ++row) {
-      total[row] = _mm512_add_ps(total[row], _mm512_add_ps(sum[0][row], sum[1][row]));
+      total[row] = _mm512_add_ps(total[row], sums_of_block.joined(row));
     }
   });
 #pragma GCC unroll 8
@@ -176,16 +165,6 @@ std::int32_t multiply_few_rows(const pairs::Rows& x, const Columns& w, float* su
     _mm512_storeu_ps(sums + row * kUnit, total[row]);
   }
   return least.exponent();
-}
-
-template <int kMost>
-std::int32_t multiply_few_of(const pairs::Rows& x, const Columns& w, float* sums) {
-  if constexpr (kMost > 1) {
-    if (x.tiling.rows < kMost) {
-      return multiply_few_of<kMost - 1>(x, w, sums);
-    }
-  }
-  return multiply_few_rows<kMost>(x, w, sums);
 }
 
 }  // namespace
@@ -210,17 +189,28 @@ std::int32_t fill_tiles(const Columns& w, Blocks blocks, std::uint16_t* tiles) {
   return least.exponent();
 }
 
-std::int32_t multiply_few(const pairs::Rows& x, const Columns& w, float* sums) { return multiply_few_of<pairs::kFewTileRows>(x, w, sums); }
+std::int32_t multiply_few(const pairs::Rows& x, const Columns& w, float* sums) {
+  std::int32_t exponent = kNoExponent;
+  with_count<pairs::kFewTileRows>(x.tiling.rows, [&]<int kRows>(Count<kRows>) { exponent = multiply_few_rows<kRows>(x, w, sums); });
+  return exponent;
+}
 
-std::int32_t fill_panel(const Columns& w, Blocks blocks, const std::uint16_t* next, std::int32_t unit, std::uint32_t* words) {
+std::int32_t multiply_panel(const pairs::Rows& x, pairs::Panel panel, const PanelColumns& w, std::uint32_t* words, float* sums) {
   Least least;
-  for_blocks(w, blocks, [&](std::int32_t block, const std::uint16_t* values, std::int64_t stride) {
-    fetch_rows(next + block * kUnitDepth, w.stride);
-    std::uint32_t* out = words + block * kBlockWords * kPanelColumns + unit * kUnit;
-    visit_block<Order::pairs>(values, stride, least, [&]<int kWord>(Word<kWord>, __m512i columns) {
-      _mm512_store_si512(out + kWord * kPanelColumns, columns);
+  for (std::size_t unit = 0; unit < w.units.size(); ++unit) {
+    const Columns& own = w.units[unit];
+    alignas(64) std::uint16_t padded[kUnit * kUnitDepth];
+    multiply_first_tile(x, panel, words + unit * kUnit, sums + unit * kUnit, [&](std::int32_t block, const auto& visit) {
+      const std::int32_t begin = (panel.index * pairs::kPanelBlocks + block) * kUnitDepth;
+      const bool is_whole = begin + kUnitDepth <= own.count;
+      fetch_rows(w.next + static_cast<std::int64_t>(unit) * kUnit * own.stride + block * kUnitDepth, own.stride);
+      if (!is_whole) {
+        pad_block(own, begin, padded);
+      }
+      visit_block<Order::pairs>(is_whole ? own.first + begin : padded, is_whole ? own.stride : kUnitDepth, least, visit);
     });
-  });
+  }
+  pairs::multiply_other_tiles(x, panel, words, sums);
   return least.exponent();
 }
 

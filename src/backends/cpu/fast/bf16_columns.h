@@ -4,6 +4,7 @@
 // (bf16_products-inl.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "backends/cpu/fast/pairs.h"
@@ -48,7 +49,12 @@ std::int32_t fill_tiles(const Columns& w, Blocks blocks, std::uint16_t* tiles);
 /// sums[row, 16 columns] = x . w, 16 floats from row to row, for rows of one tile. Words of columns are not stored.
 std::int32_t multiply_few(const pairs::Rows& x, const Columns& w, float* sums);
 
-/// To words of a panel of pairs.h, the columns of unit 0 or 1. Asks for as many values from `next` on, which come after these.
-std::int32_t fill_panel(const Columns& w, Blocks blocks, const std::uint16_t* next, std::int32_t unit, std::uint32_t* words);
+/// Columns of a panel of pairs.h, and those that come next, which are asked for.
+struct PanelColumns {
+  std::array<Columns, pairs::kPanelColumns / kUnit> units;
+  const std::uint16_t* next;
+};
+/// sums[row, kPanelColumns] += x . w for a panel of the rows. The first tile transposes the columns to `words`, the others use them.
+std::int32_t multiply_panel(const pairs::Rows& x, pairs::Panel panel, const PanelColumns& w, std::uint32_t* words, float* sums);
 
 }  // namespace deepinfer::cpu::bf16_columns

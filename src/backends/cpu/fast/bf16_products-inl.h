@@ -72,13 +72,13 @@ HWY_NOINLINE void multiply_many_bf16(Bf16Activations& x, const Bf16Units& weight
   std::fill_n(exponents, columns.size() / pairs::kPanelColumns + 1, bf16_columns::kNoExponent);
   auto* panel_words = scratch.take<std::uint32_t>(pairs::kPanelWords);
   const auto work = [&](PanelPlace panel, PanelPlace next, float* sums) {
-    const bf16_columns::Blocks blocks = {panel.block, std::min(pairs::kPanelBlocks, num_blocks - panel.block)};
-    std::int32_t& exponent = exponent_of(panel.column);
-    for (std::int32_t unit = 0; unit < pairs::kPanelColumns && panel.column + unit < columns.end; unit += kUnit) {  // else sums that are not used
-      const auto* after = reinterpret_cast<const std::uint16_t*>(weights.column(next.column + unit)) + next.block * kUnitDepth;
-      exponent = std::min(exponent, bf16_columns::fill_panel(unit_columns(weights, panel.column + unit), blocks, after, unit / kUnit, panel_words));
-    }
-    pairs::multiply_panel(words, panel.index(), panel_words, blocks.count, sums);
+    const bf16_columns::Columns first = unit_columns(weights, panel.column);
+    const bool is_whole = panel.column + kUnit < columns.end;  // else the first unit again: sums that are not used
+    const auto* after = reinterpret_cast<const std::uint16_t*>(weights.column(next.column)) + next.block * kUnitDepth;
+    const bf16_columns::PanelColumns own = {{first, is_whole ? unit_columns(weights, panel.column + kUnit) : first}, after};
+    const std::int32_t count = std::min(pairs::kPanelBlocks, num_blocks - panel.block);
+    exponent_of(panel.column) =
+        std::min(exponent_of(panel.column), bf16_columns::multiply_panel(words, {panel.index(), count}, own, panel_words, sums));
   };
   multiply_panels(x.rows(), num_blocks, columns, scratch, work, [&](Range strip, const float* sums) {
     finish_bf16(x, weights, strip, {sums, pairs::kPanelColumns, exponent_of(strip.begin)}, Output<T>{y.at(0, strip.begin - columns.begin), y.stride}, scratch);

@@ -39,7 +39,7 @@ namespace {
 
 #include "backends/cpu/fast/e4m3_lookup-inl.h"
 
-__m512 add_products(__m512 sum, __m512i w, __m512i x) { return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(w), reinterpret_cast<__m512bh>(x)); }
+#include "backends/cpu/fast/pair_tiles-inl.h"
 
 /// Whether decoded values are times their scales.
 enum class Scales : std::uint8_t { left_out, applied };
@@ -132,24 +132,12 @@ class Fp4 {
 constexpr std::int32_t kAhead = 2048;
 constexpr std::int32_t kLineBytes = 64;
 
-/// Even and odd sums of a block for kRows rows, decoded by `format`; store(place, words) takes what was decoded.
-template <int kRows, class Format, class Store>
-void sum_block(const std::uint32_t* x, const Format& format, const std::uint8_t* codes, __m512 (&sum)[2][kRows], const Store& store) {
-#pragma GCC unroll 8
-  for (int row = 0; row < kRows; ++row) {
-    sum[0][row] = _mm512_setzero_ps();
-    sum[1][row] = _mm512_setzero_ps();
-  }
+/// Words of a block: visit(place, words) for its sixteen places.
+template <class Format, class Visit>
+void decode_block(const Format& format, const std::uint8_t* codes, const Visit& visit) {
 #pragma GCC unroll 8
   for (std::int32_t step = 0; step < Format::kSteps; ++step) {
-    format.decode(codes + step * Format::kStepBytes, step * Format::kStepPlaces, [&](std::int32_t place, __m512i columns) {
-      store(place, columns);
-#pragma GCC unroll 8
-      for (int row = 0; row < kRows; ++row) {
-        const auto own = static_cast<int>(x[row * kBlockWords + place]);
-        sum[place % 2][row] = add_products(sum[place % 2][row], columns, _mm512_set1_epi32(own));
-      }
-    });
+    format.decode(codes + step * Format::kStepBytes, step * Format::kStepPlaces, visit);
   }
 }
 
@@ -175,12 +163,12 @@ void multiply_tile(const Rows& x, std::int32_t tile, const UnitBlocks& w, float*
         _mm_prefetch(codes + kAhead + line, _MM_HINT_T0);
       }
     }
-    __m512 sum[2][kRows];
-    sum_block<kRows>(words, format, codes, sum, [](std::int32_t, __m512i) {});
+    Sums<kRows> sums_of_block;
+    decode_block(format, codes, [&](std::int32_t place, __m512i columns) { sums_of_block.add(place, columns, words); });
     const __m512 scale = Format::scales(w.scales + block * Format::kBlockScales);
 #pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) {
-      total[row] = _mm512_fmadd_ps(_mm512_add_ps(sum[0][row], sum[1][row]), scale, total[row]);
+      total[row] = _mm512_fmadd_ps(sums_of_block.joined(row), scale, total[row]);
     }
   }
 #pragma GCC unroll 8
@@ -189,27 +177,32 @@ void multiply_tile(const Rows& x, std::int32_t tile, const UnitBlocks& w, float*
   }
 }
 
-/// kRows rows times one unit of a panel, added to sums; others will need the words.
-template <int kRows, class Format>
-void decode_tile(const std::uint32_t* x, const UnitBlocks& w, const UnitBlocks& next, std::uint32_t* words, float* sums) {
-  constexpr std::int32_t kBytes = Format::kSteps * Format::kStepBytes;
-  Format format;
-  _mm_prefetch(next.scales, _MM_HINT_T1);
-  for (std::int32_t block = 0; block < w.count; ++block, x += kRows * kBlockWords, words += kBlockWords * kPanelColumns) {
-#pragma GCC unroll 8
-    for (std::int32_t line = 0; line < kBytes; line += kLineBytes) {
-      _mm_prefetch(next.codes + block * kBytes + line, _MM_HINT_T1);
-    }
-    __m512 sum[2][kRows];
-    format.begin_block(w.scales + block * Format::kBlockScales);
-    sum_block<kRows>(x, format, w.codes + block * kBytes, sum,
-                     [&](std::int32_t place, __m512i columns) { _mm512_store_si512(words + place * kPanelColumns, columns); });
-#pragma GCC unroll 8
-    for (int row = 0; row < kRows; ++row) {
-      float* total = sums + row * kPanelColumns;
-      _mm512_store_ps(total, _mm512_add_ps(_mm512_load_ps(total), _mm512_add_ps(sum[0][row], sum[1][row])));
-    }
+template <class Format>
+void multiply_unit(const Rows& x, const UnitBlocks& w, float* sums) {
+  for (std::int32_t tile = 0; tile < x.tiling.count; ++tile) {
+    float* own = sums + std::int64_t{x.tiling.first_row(tile)} * kUnit;
+    with_count<kFewTileRows>(x.tiling.size(tile), [&]<int kRows>(Count<kRows>) { multiply_tile<kRows, Format>(x, tile, w, own); });
   }
+}
+
+template <class Format>
+void multiply_codes(const Rows& x, std::int32_t panel, const PanelCodes& w, std::uint32_t* words, float* sums) {
+  constexpr std::int32_t kBytes = Format::kSteps * Format::kStepBytes;
+  const std::int32_t num_blocks = w.units[0].count;
+  Format format;
+  for (std::size_t unit = 0; unit < w.units.size(); ++unit) {
+    const UnitBlocks& own = w.units[unit];
+    _mm_prefetch(w.next[unit].scales, _MM_HINT_T1);
+    multiply_first_tile(x, {panel, num_blocks}, words + unit * kUnit, sums + unit * kUnit, [&](std::int32_t block, const auto& visit) {
+#pragma GCC unroll 8
+      for (std::int32_t line = 0; line < kBytes; line += kLineBytes) {
+        _mm_prefetch(w.next[unit].codes + block * kBytes + line, _MM_HINT_T1);
+      }
+      format.begin_block(own.scales + block * Format::kBlockScales);
+      decode_block(format, own.codes + block * kBytes, visit);
+    });
+  }
+  multiply_other_tiles(x, {panel, num_blocks}, words, sums);
 }
 
 /// kRows rows times a panel, added to sums.
@@ -247,47 +240,6 @@ void multiply_panel_tile(const std::uint32_t* x, const std::uint32_t* words, std
   }
 }
 
-/// work(Count<rows>) for 1 .. kMost rows.
-template <int kRows>
-struct Count {};
-template <int kMost, class Work>
-void with_count(std::int32_t rows, const Work& work) {
-  if constexpr (kMost > 1) {
-    if (rows < kMost) {
-      return with_count<kMost - 1>(rows, work);
-    }
-  }
-  work(Count<kMost>());
-}
-
-template <class Format>
-void multiply_unit(const Rows& x, const UnitBlocks& w, float* sums) {
-  for (std::int32_t tile = 0; tile < x.tiling.count; ++tile) {
-    float* own = sums + std::int64_t{x.tiling.first_row(tile)} * kUnit;
-    with_count<kFewTileRows>(x.tiling.size(tile), [&]<int kRows>(Count<kRows>) { multiply_tile<kRows, Format>(x, tile, w, own); });
-  }
-}
-
-/// Tiles from `tile` on.
-void multiply_panel_from(std::int32_t tile, const Rows& x, std::int32_t panel, const std::uint32_t* words, std::int32_t num_blocks, float* sums) {
-  for (; tile < x.tiling.count; ++tile) {
-    const std::uint32_t* own = x.words + x.tiling.offset(panel, tile);
-    float* own_sums = sums + std::int64_t{x.tiling.first_row(tile)} * kPanelColumns;
-    with_count<kPanelTileRows>(x.tiling.size(tile),
-                               [&]<int kRows>(Count<kRows>) { multiply_panel_tile<kRows>(own, words, num_blocks, own_sums); });
-  }
-}
-
-template <class Format>
-void multiply_codes(const Rows& x, std::int32_t panel, const PanelCodes& w, std::uint32_t* words, float* sums) {
-  with_count<kPanelTileRows>(x.tiling.size(0), [&]<int kRows>(Count<kRows>) {
-    for (std::size_t unit = 0; unit < w.units.size(); ++unit) {
-      decode_tile<kRows, Format>(x.words + x.tiling.offset(panel, 0), w.units[unit], w.next[unit], words + unit * kUnit, sums + unit * kUnit);
-    }
-  });
-  multiply_panel_from(1, x, panel, words, w.units[0].count, sums);
-}
-
 }  // namespace
 
 ScaleRange decode_q8_row(const std::uint8_t* codes, const std::uint8_t* scales, std::int32_t width, std::int64_t block_stride, std::uint32_t* out) {
@@ -298,8 +250,13 @@ void multiply(const Rows& x, const UnitBlocks& w, float* sums) {
   w.format == WeightFormat::fp8 ? multiply_unit<Fp8<Scales::left_out>>(x, w, sums) : multiply_unit<Fp4<Scales::left_out>>(x, w, sums);
 }
 
-void multiply_panel(const Rows& x, std::int32_t panel, const std::uint32_t* words, std::int32_t num_blocks, float* sums) {
-  multiply_panel_from(0, x, panel, words, num_blocks, sums);
+void multiply_other_tiles(const Rows& x, Panel panel, const std::uint32_t* words, float* sums) {
+  for (std::int32_t tile = 1; tile < x.tiling.count; ++tile) {
+    const std::uint32_t* own = x.words + x.tiling.offset(panel.index, tile);
+    float* own_sums = sums + std::int64_t{x.tiling.first_row(tile)} * kPanelColumns;
+    with_count<kPanelTileRows>(x.tiling.size(tile),
+                               [&]<int kRows>(Count<kRows>) { multiply_panel_tile<kRows>(own, words, panel.num_blocks, own_sums); });
+  }
 }
 
 void multiply_panel(const Rows& x, std::int32_t panel, const PanelCodes& w, std::uint32_t* words, float* sums) {

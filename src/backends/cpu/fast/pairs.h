@@ -30,7 +30,8 @@ struct Tiling {
   std::int32_t rows;
   std::int32_t count;
 
-  [[nodiscard]] constexpr std::int32_t first_row(std::int32_t tile) const { return static_cast<std::int32_t>(std::int64_t{rows} * tile / count); }
+  /// The larger tiles come first: sizes that alternate are foreseen wrongly.
+  [[nodiscard]] constexpr std::int32_t first_row(std::int32_t tile) const { return tile * (rows / count) + (tile < rows % count ? tile : rows % count); }
   [[nodiscard]] constexpr std::int32_t size(std::int32_t tile) const { return first_row(tile + 1) - first_row(tile); }
   /// Of the words of a tile.
   [[nodiscard]] constexpr std::int64_t offset(std::int32_t panel, std::int32_t tile) const {
@@ -57,17 +58,23 @@ void multiply(const Rows& x, const UnitBlocks& w, float* sums);
 inline constexpr std::int32_t kPanelColumns = 2 * kUnit;
 inline constexpr std::int32_t kPanelWords = kPanelBlocks * kBlockWords * kPanelColumns;
 
-/// sums[row, kPanelColumns] += x . w for a panel of the rows, whose words are given.
-void multiply_panel(const Rows& x, std::int32_t panel, const std::uint32_t* words, std::int32_t num_blocks, float* sums);
+/// A panel of a product.
+struct Panel {
+  std::int32_t index;
+  std::int32_t num_blocks;
+};
 
 /// Codes of a panel, of both units, and those that come next, which are asked for.
 struct PanelCodes {
   std::array<UnitBlocks, kPanelColumns / kUnit> units;
   std::array<UnitBlocks, kPanelColumns / kUnit> next;
 };
-/// The same with words that the first tile decodes to `words` on the way, where look-ups hide behind products. They are times their scales: is_exact
-/// must hold for both factors.
+/// sums[row, kPanelColumns] += x . w for panel `panel` of the rows. The first tile decodes to `words`, where look-ups hide behind products; the
+/// others use them. They are times their scales: is_exact must hold for both factors.
 void multiply_panel(const Rows& x, std::int32_t panel, const PanelCodes& w, std::uint32_t* words, float* sums);
+
+/// The same for all tiles but the first, with words that lie ready.
+void multiply_other_tiles(const Rows& x, Panel panel, const std::uint32_t* words, float* sums);
 
 /// One instruction: acc[i] + upper halves of a[i] and b[i] + lower halves of them, for 16 lanes; for tests.
 void add_pair_products(const std::uint32_t* a, const std::uint32_t* b, float* acc);
