@@ -82,8 +82,9 @@ struct RandomRows {
         for (std::int32_t panel = 0; panel * pairs::kPanelBlocks < kBlocks; ++panel) {
           const std::int32_t block = (tiling.first_row(tile) + i) * kBlocks + panel * pairs::kPanelBlocks;
           const std::int32_t width = 32 * std::min(pairs::kPanelBlocks, kBlocks - panel * pairs::kPanelBlocks);
-          static_cast<void>(pairs::decode_q8_row(codes.data() + std::int64_t{32} * block, scales.data() + block, width, tiling.size(tile) * pairs::kBlockWords,
-                                                 words.data() + tiling.offset(panel, tile) + std::int64_t{i} * pairs::kBlockWords));
+          std::uint32_t* out = words.data() + tiling.offset(panel, tile) + std::int64_t{i} * pairs::kBlockWords;
+          const std::int64_t stride = std::int64_t{tiling.size(tile)} * pairs::kBlockWords;
+          static_cast<void>(pairs::decode_q8_row(codes.data() + std::int64_t{32} * block, scales.data() + block, width, stride, out));
         }
       }
     }
@@ -167,7 +168,8 @@ TEST_F(PairProducts, DecodesEveryActivationCodeToItsPlaceWithEveryUsualScale) {
     }
     const std::vector<std::uint8_t> scales(codes.size() / 32, static_cast<std::uint8_t>(scale));
     std::vector<std::uint32_t> words(codes.size() / 2);
-    const cpu::ScaleRange range = pairs::decode_q8_row(codes.data(), scales.data(), static_cast<std::int32_t>(codes.size()), pairs::kBlockWords, words.data());
+    const auto width = static_cast<std::int32_t>(codes.size());
+    const cpu::ScaleRange range = pairs::decode_q8_row(codes.data(), scales.data(), width, pairs::kBlockWords, words.data());
     EXPECT_EQ(range.least, scale);
     EXPECT_EQ(range.most, scale);
     for (std::size_t i = 0; i < codes.size(); ++i) {

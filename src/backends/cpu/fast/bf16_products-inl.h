@@ -81,7 +81,8 @@ HWY_NOINLINE void multiply_many_bf16(Bf16Activations& x, const Bf16Units& weight
         std::min(exponent_of(panel.column), bf16_columns::multiply_panel(words, {panel.index(), count}, own, panel_words, sums));
   };
   multiply_panels(x.rows(), num_blocks, columns, scratch, work, [&](Range strip, const float* sums) {
-    finish_bf16(x, weights, strip, {sums, pairs::kPanelColumns, exponent_of(strip.begin)}, Output<T>{y.at(0, strip.begin - columns.begin), y.stride}, scratch);
+    const Output<T> own = {y.at(0, strip.begin - columns.begin), y.stride};
+    finish_bf16(x, weights, strip, {sums, pairs::kPanelColumns, exponent_of(strip.begin)}, own, scratch);
   });
 }
 

@@ -269,8 +269,11 @@ void FastOps::route(Stream&, const RouteParams& p) {
   // Every block of rows reads all weights: no more of them than keep the threads busy.
   const std::int64_t cost = std::int64_t{p.num_experts} * (p.hidden + 64);
   const std::int64_t shared = divide_up(p.num_rows, pool_.num_threads());
-  const auto step = static_cast<std::int32_t>(std::clamp<std::int64_t>(std::max(shared, kTaskCost / cost), 1, kRowBlock));
-  for_tasks(divide_up(p.num_rows, step), [&](std::int32_t task, Scratch& scratch) { kernels_.linear.route(p, piece(task, step, p.num_rows), scratch); });
+  const std::int64_t most = kTaskRows[static_cast<std::size_t>(unit_)].most;
+  const auto step = static_cast<std::int32_t>(std::clamp<std::int64_t>(std::max(shared, kTaskCost / cost), 1, most));
+  for_tasks(divide_up(p.num_rows, step), [&](std::int32_t task, Scratch& scratch) {
+    kernels_.linear.route(p, piece(task, step, p.num_rows), scratch);
+  });
 }
 
 namespace {

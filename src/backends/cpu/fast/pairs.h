@@ -31,7 +31,9 @@ struct Tiling {
   std::int32_t count;
 
   /// The larger tiles come first: sizes that alternate are foreseen wrongly.
-  [[nodiscard]] constexpr std::int32_t first_row(std::int32_t tile) const { return tile * (rows / count) + (tile < rows % count ? tile : rows % count); }
+  [[nodiscard]] constexpr std::int32_t first_row(std::int32_t tile) const {
+    return tile * (rows / count) + (tile < rows % count ? tile : rows % count);
+  }
   [[nodiscard]] constexpr std::int32_t size(std::int32_t tile) const { return first_row(tile + 1) - first_row(tile); }
   /// Of the words of a tile.
   [[nodiscard]] constexpr std::int64_t offset(std::int32_t panel, std::int32_t tile) const {
