@@ -16,19 +16,19 @@ constexpr std::int32_t kSegmentsPerThread = 3;
 constexpr std::int32_t kUncutTasksPerThread = 2;
 // Columns of an FP8 weight that share a scale, so that a piece starts at a block.
 constexpr std::int32_t kColumnStep = kWeightBlock;
-// Operands of one task, so that they stay in a second cache beside a strip of weights: 256 KB as fp32, 512 KB as bf16; 1.5 MB of bf16 for a
-// matrix unit, for such processors have caches of 2 MB and decoding is most of their work.
-constexpr std::int64_t kMostOperands[] = {65536, 262144, 786432};  // of ProductUnit
+// Rows of one task that share decoded weights. Without panels of words (pairs.h) its operands should stay in a second cache beside a strip of
+// weights: 256 KB as fp32; 1.5 MB of bf16 for a matrix unit, for such processors have caches of 2 MB and decoding is most of their work.
+struct TaskRows {
+  std::int64_t most_operands;
+  std::int32_t most;
+};
+constexpr TaskRows kTaskRows[] = {{65536, 128}, {std::int64_t{1} << 40, kRowBlock}, {786432, 128}};  // of ProductUnit
+// From here on tasks have more rows only where every thread still has its share of tasks.
+constexpr std::int32_t kSharedRows = 128;
 // Rows whose coefficients are made together: the lanes of a register of doubles.
 constexpr std::int32_t kMixTogether = 8;
 // Rows of attention or index work that share decoded keys.
 constexpr std::int32_t kKeyRows = 32;
-
-/// Rows that share decoded weights in a product over `depth` values.
-std::int32_t most_rows(std::int64_t depth, ProductUnit unit) {
-  const std::int64_t most = kMostOperands[static_cast<std::size_t>(unit)];
-  return static_cast<std::int32_t>(std::clamp<std::int64_t>(most / depth, kRowBlock / 2, kRowBlock));
-}
 
 }  // namespace
 
@@ -38,6 +38,12 @@ FastOps::FastOps(std::int32_t num_threads, ProductUnit unit)
       pool_(num_threads),
       scratch_(static_cast<std::size_t>(num_threads)),
       drawers_(static_cast<std::size_t>(num_threads)) {}
+
+std::int32_t FastOps::most_rows(std::int64_t depth, std::int64_t num_rows) const {
+  const TaskRows& rows = kTaskRows[static_cast<std::size_t>(unit_)];
+  const std::int64_t share = std::max<std::int64_t>(num_rows / (kUncutTasksPerThread * pool_.num_threads()), kSharedRows);
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(std::min(rows.most_operands / depth, share), kSharedRows / 2, rows.most));
+}
 
 template <class Work>
 void FastOps::for_blocks(const Product& product, const Work& work) {
@@ -158,13 +164,13 @@ void FastOps::rotate(Stream&, const RotateParams& p) {
 }
 
 void FastOps::linear_q8(Stream&, const LinearQ8Params& p) {
-  for_blocks({p.num_rows, p.groups, p.n, p.k, most_rows(p.k, unit_)},
+  for_blocks({p.num_rows, p.groups, p.n, p.k, most_rows(p.k, p.num_rows)},
              [&](Range rows, Range columns, Scratch& scratch) { kernels_.linear.linear_q8(p, rows, columns, scratch); });
 }
 
 void FastOps::linear_bf16(Stream&, const LinearBf16Params& p) {
   // Columns are transposed for every block of rows, which costs more than operands from a third cache.
-  const std::int32_t most = unit_ == ProductUnit::vector ? most_rows(p.k, unit_) : kRowBlock;
+  const std::int32_t most = most_rows(unit_ == ProductUnit::vector ? p.k : 1, p.num_rows);
   for_blocks({p.num_rows, 1, p.n, p.k, most},
              [&](Range rows, Range columns, Scratch& scratch) { kernels_.linear.linear_bf16(p, rows, columns, scratch); });
 }
@@ -263,8 +269,11 @@ void FastOps::route(Stream&, const RouteParams& p) {
   // Every block of rows reads all weights: no more of them than keep the threads busy.
   const std::int64_t cost = std::int64_t{p.num_experts} * (p.hidden + 64);
   const std::int64_t shared = divide_up(p.num_rows, pool_.num_threads());
-  const auto step = static_cast<std::int32_t>(std::clamp<std::int64_t>(std::max(shared, kTaskCost / cost), 1, kRowBlock));
-  for_tasks(divide_up(p.num_rows, step), [&](std::int32_t task, Scratch& scratch) { kernels_.linear.route(p, piece(task, step, p.num_rows), scratch); });
+  const std::int64_t most = kTaskRows[static_cast<std::size_t>(unit_)].most;
+  const auto step = static_cast<std::int32_t>(std::clamp<std::int64_t>(std::max(shared, kTaskCost / cost), 1, most));
+  for_tasks(divide_up(p.num_rows, step), [&](std::int32_t task, Scratch& scratch) {
+    kernels_.linear.route(p, piece(task, step, p.num_rows), scratch);
+  });
 }
 
 namespace {
@@ -341,7 +350,7 @@ void FastOps::moe_rows(const MoeParams& p, Range rows) {
     const std::int32_t e = i == 0 ? p.num_experts : i - 1;  // the shared expert has the most bytes: first, so that it does not end alone
     // Blocks of equal size: a small rest would decode the weights for little.
     const std::int32_t count = dispatch.first[e + 1] - dispatch.first[e];
-    const std::int32_t blocks = divide_up(count, most_rows(p.hidden, unit_));
+    const std::int32_t blocks = divide_up(count, most_rows(p.hidden, num_pairs));
     for (std::int32_t block = 0; block < blocks; ++block) {
       const std::int64_t begin = std::int64_t{count} * block / blocks;
       const std::int64_t end = std::int64_t{count} * (block + 1) / blocks;

@@ -75,6 +75,8 @@ class FastOps final : public Ops {
   };
   template <class Work>
   void for_blocks(const Product& product, const Work& work);
+  /// Rows that share decoded weights in a product over `depth` values.
+  [[nodiscard]] std::int32_t most_rows(std::int64_t depth, std::int64_t num_rows) const;
 
   void score_one_row(const IndexSelectParams& params, std::int32_t row);
   void moe_rows(const MoeParams& params, Range rows);

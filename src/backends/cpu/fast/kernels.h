@@ -18,7 +18,7 @@ struct Range {
   [[nodiscard]] constexpr std::int32_t size() const { return end - begin; }
 };
 
-inline constexpr std::int32_t kRowBlock = 128;  ///< most rows of one task of a linear: they share decoded weights
+inline constexpr std::int32_t kRowBlock = 256;  ///< most rows of one task of a linear: they share decoded weights
 inline constexpr std::int32_t kHeadChunk = 16;  ///< heads that one attend task takes together
 inline constexpr std::int32_t kKeyTile = 16;    ///< index keys that are scored together
 
