@@ -114,7 +114,7 @@ struct Kernels {
 [[nodiscard]] RowKernels row_kernels();
 [[nodiscard]] LinearKernels linear_kernels(ProductUnit unit);
 [[nodiscard]] MoeKernels moe_kernels(ProductUnit unit);
-[[nodiscard]] AttentionKernels attention_kernels();
+[[nodiscard]] AttentionKernels attention_kernels(ProductUnit unit);
 [[nodiscard]] IndexKernels index_kernels();
 [[nodiscard]] VisionKernels vision_kernels();
 
@@ -127,7 +127,7 @@ struct Kernels {
 /// The best kernels of this machine.
 [[nodiscard]] inline Kernels best_kernels(ProductUnit unit) {
   return {mix_kernels(),     stream_kernels(),    row_kernels(),   linear_kernels(unit),
-          moe_kernels(unit), attention_kernels(), index_kernels(), vision_kernels()};
+          moe_kernels(unit), attention_kernels(unit), index_kernels(), vision_kernels()};
 }
 
 }  // namespace deepinfer::cpu
