@@ -342,12 +342,11 @@ void FastOps::moe_rows(const MoeParams& p, Range rows) {
   shared_.reset();
   const Dispatch dispatch = group_by_expert(p, rows, shared_);
   const std::int64_t num_pairs = std::int64_t{rows.size()} * (p.top_k + 1);
-  const ExpertBatch batch = {nullptr,
-                             dispatch.row,
-                             dispatch.scale,
-                             shared_.take<std::uint8_t>(num_pairs * p.intermediate),
-                             shared_.take<std::uint8_t>(num_pairs * p.intermediate / kQ8Group),
-                             shared_.take<bf16>(num_pairs * p.hidden)};
+  const ExpertBatch batch = {.row = dispatch.row,
+                             .scale = dispatch.scale,
+                             .act_codes = shared_.take<std::uint8_t>(num_pairs * p.intermediate),
+                             .act_scales = shared_.take<std::uint8_t>(num_pairs * p.intermediate / kQ8Group),
+                             .out = shared_.take<bf16>(num_pairs * p.hidden)};
   Segment* segments = shared_.take<Segment>(num_pairs);
   std::int32_t num_segments = 0;
   for (std::int32_t i = 0; i <= p.num_experts; ++i) {
@@ -362,14 +361,17 @@ void FastOps::moe_rows(const MoeParams& p, Range rows) {
           e, {dispatch.first[e] + static_cast<std::int32_t>(begin), dispatch.first[e] + static_cast<std::int32_t>(end)}};
     }
   }
+  const auto weights_of = [&](const Segment& segment) { return segment.expert < p.num_experts ? &p.experts[segment.expert] : &p.shared; };
   const auto expert_of = [&](const Segment& segment) {
     ExpertBatch own = batch;
-    own.weights = segment.expert < p.num_experts ? &p.experts[segment.expert] : &p.shared;
+    own.weights = weights_of(segment);
     return own;
   };
   if (num_segments >= kSegmentsPerThread * pool_.num_threads()) {
     for_tasks(num_segments, [&](std::int32_t task, Scratch& scratch) {
-      const ExpertBatch own = expert_of(segments[task]);
+      ExpertBatch own = expert_of(segments[task]);
+      const std::int32_t next = task + pool_.num_threads();  // what this thread takes when all take turns
+      own.next = next < num_segments ? weights_of(segments[next]) : nullptr;
       kernels_.moe.gate_up(p, own, segments[task].pairs, {0, p.intermediate}, scratch);
       scratch.reset();
       kernels_.moe.down(p, own, segments[task].pairs, {0, p.hidden}, scratch);

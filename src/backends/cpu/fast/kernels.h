@@ -25,6 +25,7 @@ inline constexpr std::int32_t kKeyTile = 16;    ///< index keys that are scored 
 /// Pairs of (row, expert) that share an expert, and where their intermediate values live.
 struct ExpertBatch {
   const ExpertWeights* weights = nullptr;
+  const ExpertWeights* next = nullptr;  ///< of the expert whose turn may come next, to be fetched; may be null
   const std::int32_t* row = nullptr;   // [pairs] row of MoeParams::x
   const float* scale = nullptr;        // [pairs] routing weight
   std::uint8_t* act_codes = nullptr;   // [pairs, intermediate] Q8 of the activations
