@@ -1,6 +1,4 @@
 // Mixing coefficients of the residual streams (docs/spec/model.md 5.3): sums over all streams, sigmoids, Sinkhorn iteration.
-#include <hwy/cache_control.h>
-
 #include <algorithm>
 
 #include "backends/cpu/fast/kernels.h"
@@ -186,22 +184,21 @@ struct MixColumns {
 
 inline constexpr std::int32_t kFloatsPerLine = 16;  ///< of a cache
 
-/// The rows of fn lie in a far cache: asked for one step ahead, while this one is multiplied.
+/// The rows of fn lie far away: asked for one step ahead, while this one is multiplied, into the second cache, which takes more requests at a time.
 template <std::int32_t kColumns>
 HWY_INLINE void fetch_ahead(const MixColumns& columns, std::int32_t n) {
+  constexpr int kRead = 0, kSecondCache = 2;
   for (std::int32_t i = 0; i < kColumns; ++i) {
     const float* next = columns.fn + (n + i) * columns.stride + columns.width;
     for (std::int32_t at = 0; at < columns.ahead; at += kFloatsPerLine) {
-      hwy::Prefetch(next + at);
+      __builtin_prefetch(next + at, kRead, kSecondCache);
     }
   }
 }
 
 template <std::int32_t kRows, std::int32_t kColumns>
 HWY_INLINE void add_mix_tile(const MixRows& z, const MixColumns& columns, const MixSums& sums, std::int32_t n) {
-  if constexpr (kRows > 1) {  // one row waits for memory anyway
-    fetch_ahead<kColumns>(columns, n);
-  }
+  fetch_ahead<kColumns>(columns, n);
   add_dot_products<kRows, kColumns>(DoubleRows<const double>{z.data, kMixDepth},
                                     DoubleRows<const float>{columns.fn + n * columns.stride, columns.stride}, columns.width,
                                     DoubleRows<double>{sums.at(z.first, n), sums.at(1, 0) - sums.at(0, 0)});
