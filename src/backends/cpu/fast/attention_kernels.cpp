@@ -38,9 +38,8 @@ struct Keys {
 struct Workspace {
   float* query;   // [head_dim, kHeadChunk] transposed
   float* scores;  // [keys, kHeadChunk], then probabilities rounded to bf16
-  std::uint32_t* words;              // [head_dim / 2, kHeadChunk] the query, then probabilities
-  const std::uint32_t** word_rows;   // [keys]
-  std::uint32_t* no_key;             // [head_dim / 2] zeros
+  std::uint32_t* words;   // [head_dim / 2, kHeadChunk] the query, then probabilities
+  std::uint32_t* no_key;  // [head_dim / 2] zeros
   bf16* o;        // [head_dim]
   float* values;  // [head_dim]
 };
@@ -203,6 +202,14 @@ inline void finish_query(const AttendParams& p, std::int32_t r, Range heads, con
   }
 }
 
+/// What softmax and value sums of one query give.
+struct QueryResults {
+  float* values;
+  float* denominator;
+};
+
+[[nodiscard]] inline float score_factor(const AttendParams& p) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim))); }
+
 #if HWY_TARGET == HWY_AVX3
 
 /// The least of some numbers other than zero.
@@ -291,44 +298,43 @@ HWY_NOINLINE std::int32_t softmax_few_heads(float* scores, std::int32_t num_keys
   return least.exponent();
 }
 
-/// What softmax and value sums of one query give.
-struct QueryResults {
-  float* values;
-  float* denominator;
-};
-
-/// One query; key_step: what keys are multiples of, as an exponent. False when numbers are too small for the instruction: results are not complete.
-inline bool attend_in_pairs(const AttendParams& p, const Workspace& w, const Keys& keys, std::int32_t key_step, std::int32_t num_heads, const float* sink,
-                            const QueryResults& out) {
+/// One query with the instruction for pairs; key_step: what keys are multiples of, as an exponent. False when numbers are too small for it: results are
+/// not complete.
+inline bool attend_in_pairs(const AttendParams& p, const Workspace& w, const attention_pairs::Keys& keys, std::int32_t key_step,
+                            std::int32_t num_heads, const float* sink, const QueryResults& out) {
   constexpr std::int32_t kFewHeads = attention_pairs::kFewHeads;
   const std::int32_t d = p.head_dim;
   if (!stays_normal(make_query_words(w.query, d, w.words), key_step)) {
     return false;
   }
-  for (std::int32_t j = 0; j < keys.count; ++j) {
-    w.word_rows[j] = words_of(keys.rows[j], d);
-  }
-  std::fill_n(w.word_rows + keys.count, kKeyPadding, w.no_key);
-  const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
+  const float factor = score_factor(p);
   if (num_heads <= kFewHeads) {
-    attention_pairs::score_few_heads(w.words, {w.word_rows, keys.count, d}, w.scores);
+    attention_pairs::score_few_heads(w.words, keys, w.scores);
     const bool is_normal = stays_normal(softmax_few_heads(w.scores, keys.count, factor, sink, out.denominator, w.words), key_step);
     if (is_normal) {
-      attention_pairs::sum_values({w.word_rows, keys.count, d}, w.words, kFewHeads, out.values);
+      attention_pairs::sum_values(keys, w.words, kFewHeads, out.values);
     }
     return is_normal;
   }
-  attention_pairs::score_all_heads(w.words, {w.word_rows, keys.count, d}, w.scores);
+  attention_pairs::score_all_heads(w.words, keys, w.scores);
   softmax(w.scores, keys.count, num_heads, factor, sink, out.denominator);
   const bool is_normal = stays_normal(make_probability_words(w.scores, keys.count, w.words), key_step);
   for (std::int32_t head = 0; head < num_heads && is_normal; head += kFewHeads) {
-    attention_pairs::sum_values({w.word_rows, keys.count, d}, w.words + head, kHeadChunk, row_at(out.values, head, d));
+    attention_pairs::sum_values(keys, w.words + head, kHeadChunk, row_at(out.values, head, d));
   }
   return is_normal;
 }
 static_assert(attention_pairs::kHeads == kHeadChunk && attention_pairs::kKeyStep <= kKeyPadding);
 
 #endif
+
+/// One query with multiply-adds.
+inline void attend_plainly(const AttendParams& p, const Workspace& w, const Keys& keys, std::int32_t num_heads, const float* sink,
+                           const QueryResults& out) {
+  score_keys(w, keys, p.head_dim, num_heads);
+  softmax(w.scores, keys.count, num_heads, score_factor(p), sink, out.denominator);
+  sum_values(keys, w.scores, p.head_dim, num_heads, out.values);
+}
 
 template <KeyForm kForm>
 void attend(const AttendParams& p, Range rows, Range heads, Scratch& scratch) {
@@ -338,11 +344,10 @@ void attend(const AttendParams& p, Range rows, Range heads, Scratch& scratch) {
   const std::int32_t d = p.head_dim;
   WindowKeys<kForm> windows(p, most_window, scratch);
   ListedKeys<kForm> listed(p, scratch);
-  const float** keys = scratch.take<const float*>(most_keys);
+  const KeyValue<kForm>** keys = scratch.take<const KeyValue<kForm>*>(most_keys);
   const Workspace w = {.query = scratch.take<float>(static_cast<std::int64_t>(d) * kHeadChunk),
                        .scores = scratch.take<float>(most_keys * kHeadChunk),
                        .words = scratch.take<std::uint32_t>(std::max<std::int64_t>(d, most_keys) / 2 * kHeadChunk),
-                       .word_rows = scratch.take<const std::uint32_t*>(most_keys),
                        .no_key = scratch.take<std::uint32_t>(d / 2),
                        .o = scratch.take<bf16>(d),
                        .values = scratch.take<float>(d)};
@@ -351,7 +356,6 @@ void attend(const AttendParams& p, Range rows, Range heads, Scratch& scratch) {
   HWY_ALIGN float sink[kHeadChunk] = {};
   HWY_ALIGN float denominator[kHeadChunk];
   std::copy_n(p.sink + heads.begin, heads.size(), sink);
-  const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
   for (std::int32_t r = rows.begin; r < rows.end; ++r) {
     windows.cover(r, rows.end);
     std::int32_t count = windows.append(r, keys);
@@ -359,29 +363,33 @@ void attend(const AttendParams& p, Range rows, Range heads, Scratch& scratch) {
     if (count == 0) {
       std::fill_n(values, static_cast<std::int64_t>(d) * kHeadChunk, 0.0F);
       std::fill_n(denominator, kHeadChunk, 1.0F);
-      finish_query(p, r, heads, values, denominator, w);
-      continue;
-    }
-    transpose_query(row_at(p.q, static_cast<std::int64_t>(r) * p.heads + heads.begin, d), d, heads.size(), w.query);
-    bool is_done = false;
+    } else {
+      [[maybe_unused]] const std::int32_t key_step = std::min(kListedKeyStep, windows.least_scale() - kScaleBias + kCodeStep);
+      transpose_query(row_at(p.q, static_cast<std::int64_t>(r) * p.heads + heads.begin, d), d, heads.size(), w.query);
 #if HWY_TARGET == HWY_AVX3
-    if constexpr (kForm == KeyForm::words_too) {
-      const std::int32_t key_step = std::min(kListedKeyStep, windows.least_scale() - kScaleBias + kCodeStep);
-      is_done = attend_in_pairs(p, w, {keys, count}, key_step, heads.size(), sink, {values, denominator});
-    }
+      if constexpr (kForm == KeyForm::words) {
+        std::fill_n(keys + count, kKeyPadding, w.no_key);
+        if (!attend_in_pairs(p, w, {keys, count, d}, key_step, heads.size(), sink, {values, denominator})) {
+          return attend<KeyForm::floats>(p, {r, rows.end}, heads, scratch);  // seldom: not worth going on in between
+        }
+      }
 #endif
-    if (!is_done) {
-      std::fill_n(keys + count, kKeyPadding, keys[0]);
-      score_keys(w, {keys, count}, d, heads.size());
-      softmax(w.scores, count, heads.size(), factor, sink, denominator);
-      sum_values({keys, count}, w.scores, d, heads.size(), values);
+      if constexpr (kForm == KeyForm::floats) {
+        std::fill_n(keys + count, kKeyPadding, keys[0]);
+        attend_plainly(p, w, {keys, count}, heads.size(), sink, {values, denominator});
+      }
     }
     finish_query(p, r, heads, values, denominator, w);
   }
 }
 
-AttentionKernels make_attention_kernels(ProductUnit unit) {
-  return {HWY_TARGET == HWY_AVX3 && unit != ProductUnit::vector ? attend<KeyForm::words_too> : attend<KeyForm::floats>};
+AttentionKernels make_attention_kernels([[maybe_unused]] ProductUnit unit) {
+#if HWY_TARGET == HWY_AVX3
+  if (unit != ProductUnit::vector) {
+    return {attend<KeyForm::words>};
+  }
+#endif
+  return {attend<KeyForm::floats>};
 }
 
 }  // namespace deepinfer::cpu::HWY_NAMESPACE

@@ -8,6 +8,7 @@
 #endif
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "backends/cpu/cache_rows.h"
@@ -48,41 +49,64 @@ inline std::int64_t most_window_keys(const AttendParams& p, Range rows) {
   return out;
 }
 
-/// How keys are decoded: for multiply-adds, or also for the instruction for pairs.
-enum class KeyForm : std::uint8_t { floats, words_too };
+/// What keys are decoded to: fp32 for multiply-adds, or the words of attention_pairs.h, which small values do not fit (stays_normal in
+/// attention_kernels.cpp).
+enum class KeyForm : std::uint8_t { floats, words };
 
-/// Floats from one decoded key to the next: its values, and behind them the words of attention_pairs.h.
 template <KeyForm kForm>
-[[nodiscard]] constexpr std::int32_t key_stride(std::int32_t head_dim) {
-  return kForm == KeyForm::words_too ? head_dim + head_dim / 2 : head_dim;
+using KeyValue = std::conditional_t<kForm == KeyForm::floats, float, std::uint32_t>;
+
+/// Values of a decoded key.
+template <KeyForm kForm>
+[[nodiscard]] constexpr std::int32_t key_size(std::int32_t head_dim) {
+  return kForm == KeyForm::floats ? head_dim : head_dim / 2;
+}
+
+inline void decode_window_key(const std::uint8_t* record, std::int32_t head_dim, float* key) {
+  decode_q8_plain(record, record + head_dim, head_dim, key);
+}
+
+inline void decode_listed_key(const std::uint8_t* record, std::int32_t head_dim, float* key) {
+  const std::uint8_t* scales = record + head_dim / 2;
+  decode_e2m1_plain(record, head_dim, [scales](std::int32_t group) { return e4m3_to_float(scales[group]); }, key);
 }
 
 #if HWY_TARGET == HWY_AVX3
-[[nodiscard]] inline const std::uint32_t* words_of(const float* key, std::int32_t head_dim) {
-  return reinterpret_cast<const std::uint32_t*>(key + head_dim);
+
+/// Words of the bits of even and odd places, bf16 values as fp32.
+HWY_INLINE VU words_of(VF even, VF odd) {
+  return hn::Or(hn::BitCast(DU(), even), hn::ShiftRight<16>(hn::BitCast(DU(), odd)));
 }
 
-/// Fills in the words of a decoded key. width: multiple of 32.
-HWY_INLINE void make_key_words(float* key, std::int32_t width) {
+inline void decode_window_key(const std::uint8_t* record, std::int32_t head_dim, std::uint32_t* key) {
+  const DF d;
+  HWY_ALIGN float values[kQ8Group];
+  for (std::int32_t group = 0; group < head_dim / kQ8Group; ++group) {
+    decode_q8_plain(record + group * kQ8Group, record + head_dim + group, kQ8Group, values);
+    const VF first = load(values);
+    const VF second = load(values + kLanes);
+    hn::StoreU(words_of(hn::ConcatEven(d, second, first), hn::ConcatOdd(d, second, first)), DU(), key + group * kLanes);
+  }
+}
+
+inline void decode_listed_key(const std::uint8_t* record, std::int32_t head_dim, std::uint32_t* key) {
+  HWY_ALIGN static constexpr float kValues[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6, -0.0F, -0.5F, -1, -1.5F, -2, -3, -4, -6};
+  const DF d;
   const DU du;
-  auto* words = reinterpret_cast<std::uint32_t*>(key + width);
-  for (std::int32_t i = 0; i < width; i += 2 * kLanes) {
-    const VU first = hn::BitCast(du, load(key + i));
-    const VU second = hn::BitCast(du, load(key + i + kLanes));
-    const VU word = hn::Or(hn::ConcatEven(du, second, first), hn::ShiftRight<16>(hn::ConcatOdd(du, second, first)));
-    hn::StoreU(word, du, words + i / 2);
+  const hn::Half<DF> d8;
+  const VF values = load(kValues);
+  const std::uint8_t* scales = record + head_dim / 2;
+  for (std::int32_t i = 0; i < head_dim / 2; i += kLanes, scales += 2) {  // a byte is an even and an odd place
+    const VU codes = hn::PromoteTo(du, hn::LoadU(DByte(), record + i));
+    const VF scale = hn::Combine(d, hn::Set(d8, e4m3_to_float(scales[1])), hn::Set(d8, e4m3_to_float(scales[0])));
+    const VF even = hn::TableLookupLanes(values, hn::IndicesFromVec(d, hn::And(codes, hn::Set(du, 15U))));
+    const VF odd = hn::TableLookupLanes(values, hn::IndicesFromVec(d, hn::ShiftRight<4>(codes)));
+    hn::StoreU(words_of(hn::Mul(even, scale), hn::Mul(odd, scale)), du, key + i);
   }
 }
-#endif
+static_assert(2 * kLanes == kQ8Group && kLanes == kQ4KvGroup);
 
-template <KeyForm kForm>
-HWY_INLINE void finish_key([[maybe_unused]] float* key, [[maybe_unused]] std::int32_t width) {
-#if HWY_TARGET == HWY_AVX3
-  if constexpr (kForm == KeyForm::words_too) {
-    make_key_words(key, width);
-  }
 #endif
-}
 
 /// Decoded window rows of consecutive queries of one chunk: their windows are slices of one run of positions.
 template <KeyForm kForm>
@@ -90,7 +114,7 @@ class WindowKeys {
  public:
   /// For at most `most` positions.
   WindowKeys(const AttendParams& p, std::int64_t most, Scratch& scratch)
-      : p_(p), stride_(key_stride<kForm>(p.head_dim)), data_(scratch.take<float>(most * stride_)) {}
+      : p_(p), stride_(key_size<kForm>(p.head_dim)), data_(scratch.take<KeyValue<kForm>>(most * stride_)) {}
 
   /// Decodes what row r and the rows after it see, unless that is done already.
   void cover(std::int32_t r, std::int32_t end) {
@@ -103,14 +127,12 @@ class WindowKeys {
     for (std::int32_t t = covered_.low; t <= covered_.high; ++t) {
       const std::uint8_t* record = window_record(p_, chunk, t);
       const std::uint8_t* scales = record + p_.head_dim;
-      float* key = row_at(data_, t - covered_.low, stride_);
-      decode_q8_plain(record, scales, p_.head_dim, key);
-      finish_key<kForm>(key, p_.head_dim);
+      decode_window_key(record, p_.head_dim, row_at(data_, t - covered_.low, stride_));
       least_scale_ = std::min(least_scale_, *std::min_element(scales, scales + p_.head_dim / kQ8Group));
     }
   }
   /// Appends the keys of query r, at most room for them; returns their number.
-  std::int32_t append(std::int32_t r, const float** keys) const {
+  std::int32_t append(std::int32_t r, const KeyValue<kForm>** keys) const {
     std::int32_t count = 0;
     for (std::int32_t t = p_.window_low[r]; t <= p_.window_high[r]; ++t) {
       keys[count++] = row_at(data_, t - covered_.low, stride_);
@@ -123,7 +145,7 @@ class WindowKeys {
  private:
   const AttendParams& p_;
   std::int32_t stride_;
-  float* data_;  // [positions, stride_]
+  KeyValue<kForm>* data_;  // [positions, stride_]
   std::int32_t chunk_ = -1;
   std::uint8_t least_scale_ = 255;
   Positions covered_;
@@ -135,15 +157,15 @@ class ListedKeys {
  public:
   ListedKeys(const AttendParams& p, Scratch& scratch)
       : p_(p),
-        stride_(key_stride<kForm>(p.head_dim)),
+        stride_(key_size<kForm>(p.head_dim)),
         most_(p.list != nullptr ? p.top_k : 0),
-        data_(scratch.take<float>(static_cast<std::int64_t>(most_) * stride_)),
+        data_(scratch.take<KeyValue<kForm>>(static_cast<std::int64_t>(most_) * stride_)),
         before_(scratch.take<Entry>(most_)),
         now_(scratch.take<Entry>(most_)),
         free_(scratch.take<std::int32_t>(most_)) {}
 
   /// Appends the keys of query r; returns their number. They stay where they are until the next call.
-  std::int32_t append(std::int32_t r, const float** keys) {
+  std::int32_t append(std::int32_t r, const KeyValue<kForm>** keys) {
     if (p_.rows.chunk[r] != chunk_) {
       chunk_ = p_.rows.chunk[r];
       num_before_ = 0;
@@ -192,17 +214,13 @@ class ListedKeys {
   }
 
   void decode(const Entry& entry) {
-    const std::uint8_t* record = compressed_record(p_, chunk_, entry.row);
-    const std::uint8_t* scales = record + p_.head_dim / 2;
-    float* key = row_at(data_, entry.place, stride_);
-    decode_e2m1_plain(record, p_.head_dim, [&](std::int32_t group) { return e4m3_to_float(scales[group]); }, key);
-    finish_key<kForm>(key, p_.head_dim);
+    decode_listed_key(compressed_record(p_, chunk_, entry.row), p_.head_dim, row_at(data_, entry.place, stride_));
   }
 
   const AttendParams& p_;
   std::int32_t stride_;
   std::int32_t most_;
-  float* data_;  // [most_, stride_]
+  KeyValue<kForm>* data_;  // [most_, stride_]
   Entry* before_;
   Entry* now_;
   std::int32_t* free_;
