@@ -23,8 +23,8 @@ namespace deepinfer::cpu::HWY_NAMESPACE {
 inline constexpr std::int32_t kKeyStep = 8;                          ///< keys scored together
 inline constexpr std::int32_t kKeyPadding = 16;                      ///< of buffers, for any number of keys scored together
 inline constexpr std::int32_t kHeadVectors = kHeadChunk / kLanes;    ///< vectors that hold one float of every head
-inline constexpr std::int32_t kCodeStep = -9;                        ///< E4M3 codes are multiples of 2^-9
-inline constexpr std::int32_t kListedKeyStep = kCodeStep - 1;        ///< listed keys are E2M1 codes times E4M3 codes
+inline constexpr std::int32_t kCodeBits = 3;                         ///< of the fraction of an E4M3 code
+inline constexpr std::int32_t kListedKeyStep = -10;                  ///< E2M1 codes are multiples of 2^-1, their E4M3 scales of 2^-9
 inline constexpr std::int32_t kValueHeads = 4;                       ///< heads whose value sums share the loaded key
 inline constexpr std::int32_t kValueWidth = kLanes == 16 ? 32 : 16;  ///< columns of one value tile
 
@@ -212,25 +212,6 @@ struct QueryResults {
 
 #if HWY_TARGET == HWY_AVX3
 
-/// The least of some numbers other than zero.
-class LeastNumber {
- public:
-  HWY_INLINE LeastNumber() : least_(hn::Set(DU(), 0xFFFFFFFFU)) {}
-
-  HWY_INLINE void add(VU bits) {
-    const DU du;
-    least_ = hn::Min(least_, hn::Sub(hn::And(bits, hn::Set(du, 0x7FFFFFFFU)), hn::Set(du, 1U)));  // zero becomes the largest
-  }
-  /// Its exponent byte; of zeros alone the largest.
-  [[nodiscard]] HWY_INLINE std::int32_t exponent() const {
-    const std::uint32_t least = hn::GetLane(hn::MinOfLanes(DU(), least_));
-    return least == 0xFFFFFFFFU ? 255 : static_cast<std::int32_t>((least + 1) >> 23U);
-  }
-
- private:
-  VU least_;
-};
-
 /// True when bf16 numbers with exponents from `exponent` on, keys that are multiples of 2^key_step and all sums of their products are zero or normal
 /// numbers: sums are multiples of the least product.
 [[nodiscard]] constexpr bool stays_normal(std::int32_t exponent, std::int32_t key_step) {
@@ -364,10 +345,10 @@ void attend(const AttendParams& p, Range rows, Range heads, Scratch& scratch) {
       std::fill_n(values, static_cast<std::int64_t>(d) * kHeadChunk, 0.0F);
       std::fill_n(denominator, kHeadChunk, 1.0F);
     } else {
-      [[maybe_unused]] const std::int32_t key_step = std::min(kListedKeyStep, windows.least_scale() - kScaleBias + kCodeStep);
       transpose_query(row_at(p.q, static_cast<std::int64_t>(r) * p.heads + heads.begin, d), d, heads.size(), w.query);
 #if HWY_TARGET == HWY_AVX3
       if constexpr (kForm == KeyForm::words) {
+        const std::int32_t key_step = std::min(kListedKeyStep, windows.least_exponent() - kScaleBias - kCodeBits);
         std::fill_n(keys + count, kKeyPadding, w.no_key);
         if (!attend_in_pairs(p, w, {keys, count, d}, key_step, heads.size(), sink, {values, denominator})) {
           return attend<KeyForm::floats>(p, {r, rows.end}, heads, scratch);  // seldom: not worth going on in between

@@ -62,7 +62,26 @@ template <KeyForm kForm>
   return kForm == KeyForm::floats ? head_dim : head_dim / 2;
 }
 
-inline void decode_window_key(const std::uint8_t* record, std::int32_t head_dim, float* key) {
+/// The least of some numbers other than zero.
+class LeastNumber {
+ public:
+  HWY_INLINE LeastNumber() : least_(hn::Set(DU(), 0xFFFFFFFFU)) {}
+
+  HWY_INLINE void add(VU bits) {
+    const DU du;
+    least_ = hn::Min(least_, hn::Sub(hn::And(bits, hn::Set(du, 0x7FFFFFFFU)), hn::Set(du, 1U)));  // zero becomes the largest
+  }
+  /// Its exponent byte; of zeros alone the largest.
+  [[nodiscard]] HWY_INLINE std::int32_t exponent() const {
+    const std::uint32_t least = hn::GetLane(hn::MinOfLanes(DU(), least_));
+    return least == 0xFFFFFFFFU ? 255 : static_cast<std::int32_t>((least + 1) >> 23U);
+  }
+
+ private:
+  VU least_;
+};
+
+inline void decode_window_key(const std::uint8_t* record, std::int32_t head_dim, float* key, LeastNumber&) {
   decode_q8_plain(record, record + head_dim, head_dim, key);
 }
 
@@ -78,13 +97,16 @@ HWY_INLINE VU words_of(VF even, VF odd) {
   return hn::Or(hn::BitCast(DU(), even), hn::ShiftRight<16>(hn::BitCast(DU(), odd)));
 }
 
-inline void decode_window_key(const std::uint8_t* record, std::int32_t head_dim, std::uint32_t* key) {
+/// least: of the values of all keys.
+inline void decode_window_key(const std::uint8_t* record, std::int32_t head_dim, std::uint32_t* key, LeastNumber& least) {
   const DF d;
   HWY_ALIGN float values[kQ8Group];
   for (std::int32_t group = 0; group < head_dim / kQ8Group; ++group) {
     decode_q8_plain(record + group * kQ8Group, record + head_dim + group, kQ8Group, values);
     const VF first = load(values);
     const VF second = load(values + kLanes);
+    least.add(hn::BitCast(DU(), first));
+    least.add(hn::BitCast(DU(), second));
     hn::StoreU(words_of(hn::ConcatEven(d, second, first), hn::ConcatOdd(d, second, first)), DU(), key + group * kLanes);
   }
 }
@@ -126,9 +148,7 @@ class WindowKeys {
     covered_ = windows_of_run(p_, r, end);
     for (std::int32_t t = covered_.low; t <= covered_.high; ++t) {
       const std::uint8_t* record = window_record(p_, chunk, t);
-      const std::uint8_t* scales = record + p_.head_dim;
-      decode_window_key(record, p_.head_dim, row_at(data_, t - covered_.low, stride_));
-      least_scale_ = std::min(least_scale_, *std::min_element(scales, scales + p_.head_dim / kQ8Group));
+      decode_window_key(record, p_.head_dim, row_at(data_, t - covered_.low, stride_), least_);
     }
   }
   /// Appends the keys of query r, at most room for them; returns their number.
@@ -139,15 +159,15 @@ class WindowKeys {
     }
     return count;
   }
-  /// Exponent byte of the least scale of all keys so far.
-  [[nodiscard]] std::int32_t least_scale() const { return least_scale_; }
+  /// Exponent byte of the least number in all keys so far, of words.
+  [[nodiscard]] std::int32_t least_exponent() const { return least_.exponent(); }
 
  private:
   const AttendParams& p_;
   std::int32_t stride_;
   KeyValue<kForm>* data_;  // [positions, stride_]
   std::int32_t chunk_ = -1;
-  std::uint8_t least_scale_ = 255;
+  LeastNumber least_;
   Positions covered_;
 };
 
