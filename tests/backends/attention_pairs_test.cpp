@@ -31,7 +31,10 @@ float lower(std::uint32_t word) { return std::bit_cast<float>(word << 16U); }
 
 std::uint32_t random_word(std::mt19937& random) {
   std::normal_distribution<float> normal;
-  const auto bits = [&] { return std::uint32_t{std::bit_cast<std::uint16_t>(to_bf16(std::ldexp(normal(random), static_cast<int>(random() % 24) - 12)))}; };
+  const auto bits = [&] {
+    const float value = std::ldexp(normal(random), static_cast<int>(random() % 24) - 12);
+    return std::uint32_t{std::bit_cast<std::uint16_t>(to_bf16(value))};
+  };
   const std::uint32_t first = bits();
   return first << 16U | bits();
 }
@@ -145,7 +148,11 @@ std::vector<bf16> attend_all_rows(const Implementation& implementation, std::int
   const auto ints = [&](std::size_t count, std::int32_t value) { return memory.put(std::vector<std::int32_t>(count, value)); };
   auto* o = memory.room<bf16>(q.size());
   device->ops().attend(memory.stream(), {.rows = {kRows, memory.put(position), ints(kRows, 0)},
-                                         .chunks = {.num_chunks = 1, .first_row = ints(1, 0), .num_rows = ints(1, kRows), .first_position = ints(1, 0), .slot = ints(1, 0)},
+                                         .chunks = {.num_chunks = 1,
+                                                    .first_row = ints(1, 0),
+                                                    .num_rows = ints(1, kRows),
+                                                    .first_position = ints(1, 0),
+                                                    .slot = ints(1, 0)},
                                          .heads = heads,
                                          .head_dim = kWidth,
                                          .rope_dim = 16,
@@ -165,7 +172,8 @@ std::vector<bf16> attend_all_rows(const Implementation& implementation, std::int
 
 TEST(AttentionPairs, SmallNumbersAreKept) {
   std::vector<Implementation> implementations = fast_implementations();
-  std::erase_if(implementations, [](const Implementation& i) { return i.target == HWY_SSE4 || i.target == HWY_SCALAR; });  // round products on their own
+  // These round products on their own.
+  std::erase_if(implementations, [](const Implementation& i) { return i.target == HWY_SSE4 || i.target == HWY_SCALAR; });
   for (const Extremes& extremes : {Extremes{}, Extremes{.query = 1e-37F}, Extremes{.query = 1e-39F}, Extremes{.query = 60, .least_scale = 118},
                                    Extremes{.least_scale = 1, .most_scale = 12}, Extremes{.query = 1e-20F, .least_scale = 50, .most_scale = 70},
                                    Extremes{.query = 1e30F, .least_scale = 0, .most_scale = 20}}) {
@@ -177,7 +185,8 @@ TEST(AttentionPairs, SmallNumbersAreKept) {
           bits.push_back(std::bit_cast<std::uint16_t>(value));
         }
         first = first.empty() ? bits : first;
-        ASSERT_EQ(bits, first) << implementation.name << ", " << heads << " heads, query " << extremes.query << ", scales from " << extremes.least_scale;
+        ASSERT_EQ(bits, first) << implementation.name << ", " << heads << " heads, query " << extremes.query << ", scales from "
+                               << extremes.least_scale;
       }
     }
   }

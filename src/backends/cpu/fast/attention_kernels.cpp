@@ -249,7 +249,8 @@ HWY_NOINLINE std::int32_t make_probability_words(const float* probabilities, std
 }
 
 /// softmax of up to eight heads, scores [keys, 8]: two keys in a register, and the words of both. Scores remain.
-HWY_NOINLINE std::int32_t softmax_few_heads(float* scores, std::int32_t num_keys, float factor, const float* sink, float* denominator, std::uint32_t* words) {
+HWY_NOINLINE std::int32_t softmax_few_heads(float* scores, std::int32_t num_keys, float factor, const float* sink, float* denominator,
+                                            std::uint32_t* words) {
   constexpr std::int32_t kFewHeads = attention_pairs::kFewHeads;
   const DF d;
   const hn::Half<DF> d8;

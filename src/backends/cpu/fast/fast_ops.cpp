@@ -51,7 +51,8 @@ void FastOps::for_blocks(const Product& product, const Work& work) {
   const std::int32_t row_blocks = divide_up(product.num_rows, product.most_rows);
   const std::int32_t row_step = divide_up(product.num_rows, row_blocks);
   // From a few rows on a core multiplies faster than it reads weights.
-  const std::int64_t cost = static_cast<std::int64_t>(product.num_rows) * product.groups * product.columns * product.depth / std::min(product.num_rows, kRowsForReading);
+  const std::int64_t products = static_cast<std::int64_t>(product.num_rows) * product.groups * product.columns * product.depth;
+  const std::int64_t cost = products / std::min(product.num_rows, kRowsForReading);
   const std::int32_t threads = pool_.num_threads();
   const std::int32_t wanted = threads == 1 ? 1 : tasks_worth(cost, threads);
   // Every piece of columns decodes the operands again: only as many as keep the threads busy.
@@ -266,7 +267,9 @@ void FastOps::index_select(Stream&, const IndexSelectParams& p) {
     }
     return;
   }
-  for_rows(num_rows, {2 * cost_per_row, kKeyRows, p.candidate_mode == CandidateMode::restrict ? 1 : kRowsTogether}, [&](Range rows, Scratch& scratch) { kernels_.index.index_select(p, rows, scratch); });
+  const std::int32_t together = p.candidate_mode == CandidateMode::restrict ? 1 : kRowsTogether;  // restricted rows share nothing
+  for_rows(num_rows, {2 * cost_per_row, kKeyRows, together},
+           [&](Range rows, Scratch& scratch) { kernels_.index.index_select(p, rows, scratch); });
 }
 
 // --- mixture of experts -------------------------------------------------------------------------------------------
