@@ -14,6 +14,8 @@ namespace {
 constexpr std::int32_t kSegmentsPerThread = 3;
 // From here on blocks of rows alone share out the work.
 constexpr std::int32_t kUncutTasksPerThread = 2;
+// From here on products take as long as their multiplications, before as long as reading their weights.
+constexpr std::int32_t kRowsForReading = 4;
 // Columns of an FP8 weight that share a scale, so that a piece starts at a block.
 constexpr std::int32_t kColumnStep = kWeightBlock;
 // Rows of one task that share decoded weights. Without panels of words (pairs.h) its operands should stay in a second cache beside a strip of
@@ -29,6 +31,8 @@ constexpr std::int32_t kSharedRows = 128;
 constexpr std::int32_t kMixTogether = 8;
 // Rows of attention or index work that share decoded keys.
 constexpr std::int32_t kKeyRows = 32;
+// So many of them stay together while every thread has some, or decoding takes as long as what is done with the keys.
+constexpr std::int32_t kRowsTogether = 4;
 
 }  // namespace
 
@@ -52,21 +56,28 @@ void FastOps::for_blocks(const Product& product, const Work& work) {
   }
   const std::int32_t row_blocks = divide_up(product.num_rows, product.most_rows);
   const std::int32_t row_step = divide_up(product.num_rows, row_blocks);
-  const std::int64_t cost = static_cast<std::int64_t>(product.num_rows) * product.groups * product.columns * product.depth;
-  const std::int64_t most_tasks = pool_.num_threads() == 1 ? 1 : std::int64_t{pool_.num_threads()} * kTasksPerThread;
-  const std::int64_t wanted = std::clamp<std::int64_t>(cost / kTaskCost, 1, most_tasks);
+  // From a few rows on a core multiplies faster than it reads weights.
+  const std::int64_t products = static_cast<std::int64_t>(product.num_rows) * product.groups * product.columns * product.depth;
+  const std::int64_t cost = products / std::min(product.num_rows, kRowsForReading);
+  const std::int32_t threads = pool_.num_threads();
+  const std::int32_t wanted = threads == 1 ? 1 : tasks_worth(cost, threads);
   // Every piece of columns decodes the operands again: only as many as keep the threads busy.
-  const std::int64_t uncut = std::int64_t{row_blocks} * product.groups;
-  const std::int32_t pieces = uncut >= kUncutTasksPerThread * pool_.num_threads() ? 1 : divide_up(wanted, uncut);
+  const std::int32_t uncut = row_blocks * product.groups;
+  const std::int32_t pieces = uncut >= kUncutTasksPerThread * threads ? 1 : divide_up(wanted, uncut);
   const std::int32_t even = divide_up(divide_up(product.columns, pieces), kColumnStep) * kColumnStep;
   const std::int32_t column_step = std::min(even, product.columns);
   const std::int32_t column_pieces = divide_up(product.columns, column_step);
-  for_tasks(row_blocks * product.groups * column_pieces, [&](std::int32_t task, Scratch& scratch) {
-    const std::int32_t row_block = task % row_blocks;
-    const std::int32_t group = task / row_blocks / column_pieces;
-    Range columns = piece(task / row_blocks % column_pieces, column_step, product.columns);
-    columns = {columns.begin + group * product.columns, columns.end + group * product.columns};
-    work(piece(row_block, row_step, product.num_rows), columns, scratch);
+  const std::int32_t num_blocks = uncut * column_pieces;
+  const std::int32_t together = divide_up(num_blocks, std::max(wanted, row_blocks));  // small groups
+  for_tasks(divide_up(num_blocks, together), [&](std::int32_t task, Scratch& scratch) {
+    for (std::int32_t block = task * together; block < std::min(num_blocks, (task + 1) * together); ++block) {
+      scratch.reset();
+      const std::int32_t row_block = block % row_blocks;
+      const std::int32_t group = block / row_blocks / column_pieces;
+      Range columns = piece(block / row_blocks % column_pieces, column_step, product.columns);
+      columns = {columns.begin + group * product.columns, columns.end + group * product.columns};
+      work(piece(row_block, row_step, product.num_rows), columns, scratch);
+    }
   });
 }
 
@@ -96,7 +107,7 @@ void FastOps::embed(Stream&, const EmbedParams& p) {
 }
 
 void FastOps::mix(Stream&, const MixParams& p) {
-  const std::int64_t cost = std::int64_t{num_mixes(p)} * p.streams * p.hidden;
+  const std::int64_t cost = std::int64_t{4} * num_mixes(p) * p.streams * p.hidden;  // in double precision, with weights from a far cache
   const std::int32_t threads = pool_.num_threads();
   if (threads == 1 || p.num_rows >= threads * kMixTogether || p.num_rows * cost < 2 * kTaskCost) {
     const std::int32_t step = std::max(divide_up(p.num_rows, threads * kTasksPerThread * kMixTogether), 1) * kMixTogether;
@@ -114,8 +125,9 @@ void FastOps::mix(Stream&, const MixParams& p) {
   const std::int32_t step = divide_up(num_mixes(p), std::min<std::int64_t>(threads, p.num_rows * cost / kTaskCost));
   for_tasks(divide_up(num_mixes(p), step),
             [&](std::int32_t task, Scratch& scratch) { kernels_.mix.sums(p, rows, piece(task, step, num_mixes(p)), sums, scratch); });
-  for_tasks(divide_up(p.num_rows, kMixTogether), [&](std::int32_t task, Scratch& scratch) {
-    const Range part = piece(task, kMixTogether, p.num_rows);
+  const std::int32_t together = std::min(kMixTogether, divide_up(p.num_rows, threads));
+  for_tasks(divide_up(p.num_rows, together), [&](std::int32_t task, Scratch& scratch) {
+    const Range part = piece(task, together, p.num_rows);
     MixParams own = p;
     own.pre += std::int64_t{part.begin} * p.streams;
     own.post += std::int64_t{part.begin} * p.streams;
@@ -125,7 +137,7 @@ void FastOps::mix(Stream&, const MixParams& p) {
 }
 
 void FastOps::collapse_norm(Stream&, const CollapseNormParams& p) {
-  const std::int64_t cost = std::int64_t{p.streams + 8} * p.hidden;
+  const std::int64_t cost = std::int64_t{3} * (p.streams + 8) * p.hidden;
   for_rows(p.num_rows, {cost}, [&](Range rows, Scratch& scratch) { kernels_.streams.collapse_norm(p, rows, scratch); });
 }
 
@@ -142,11 +154,11 @@ void FastOps::mean_streams(Stream&, const MeanStreamsParams& p) {
 // --- norms, rotations, linears ------------------------------------------------------------------------------------
 
 void FastOps::rms_norm(Stream&, const RmsNormParams& p) {
-  for_rows(p.num_rows, {std::int64_t{8} * p.width}, [&](Range rows, Scratch& scratch) { kernels_.rows.rms_norm(p, rows, scratch); });
+  for_rows(p.num_rows, {std::int64_t{24} * p.width}, [&](Range rows, Scratch& scratch) { kernels_.rows.rms_norm(p, rows, scratch); });
 }
 
 void FastOps::quantise(Stream&, const QuantiseParams& p) {
-  for_rows(p.num_rows, {std::int64_t{6} * p.width}, [&](Range rows, Scratch& scratch) { kernels_.rows.quantise(p, rows, scratch); });
+  for_rows(p.num_rows, {std::int64_t{12} * p.width}, [&](Range rows, Scratch& scratch) { kernels_.rows.quantise(p, rows, scratch); });
 }
 
 void FastOps::rope_table(Stream&, const RopeTableParams& p) {
@@ -159,7 +171,7 @@ void FastOps::rope_table(Stream&, const RopeTableParams& p) {
 }
 
 void FastOps::rotate(Stream&, const RotateParams& p) {
-  const std::int64_t cost = std::int64_t{4} * p.heads * p.rope_dim;
+  const std::int64_t cost = std::int64_t{32} * p.heads * p.rope_dim;
   for_rows(p.num_rows, {cost}, [&](Range rows, Scratch& scratch) { kernels_.rows.rotate(p, rows, scratch); });
 }
 
@@ -188,7 +200,7 @@ void FastOps::add_rows(Stream&, const AddRowsParams& p) {
 // --- attention ----------------------------------------------------------------------------------------------------
 
 void FastOps::window_rows(Stream&, const WindowRowsParams& p) {
-  for_rows(p.num_rows, {std::int64_t{10} * p.head_dim}, [&](Range rows, Scratch& scratch) { kernels_.rows.window_rows(p, rows, scratch); });
+  for_rows(p.num_rows, {std::int64_t{40} * p.head_dim}, [&](Range rows, Scratch& scratch) { kernels_.rows.window_rows(p, rows, scratch); });
 }
 
 void FastOps::store_ring(Stream&, const StoreRingParams& p) { copy_to_ring(p); }
@@ -219,9 +231,10 @@ void FastOps::attend(Stream&, const AttendParams& p) {
   std::int64_t keys = p.list != nullptr ? p.top_k : 0;
   keys += std::max(0, p.window_high[p.rows.num_rows - 1] - p.window_low[p.rows.num_rows - 1] + 1);
   const std::int64_t cost_per_row = 2 * keys * std::min(p.heads, kHeadChunk) * p.head_dim;
-  const auto worth = static_cast<std::int32_t>(kTaskCost / std::max<std::int64_t>(1, cost_per_row));
-  const std::int32_t balanced = divide_up(std::int64_t{p.rows.num_rows} * chunks, pool_.num_threads() * kTasksPerThread);
-  const std::int32_t step = std::clamp(std::max(worth, balanced), 1, kKeyRows);
+  const std::int32_t tasks = tasks_worth(cost_per_row * p.rows.num_rows * chunks, pool_.num_threads());
+  const std::int32_t even = divide_up(std::int64_t{p.rows.num_rows} * chunks, tasks);
+  const std::int32_t shared = std::min(kRowsTogether, divide_up(std::int64_t{p.rows.num_rows} * chunks, pool_.num_threads()));
+  const std::int32_t step = std::clamp(std::max(even, shared), 1, kKeyRows);
   const std::int32_t row_pieces = divide_up(p.rows.num_rows, step);
   for_tasks(row_pieces * chunks, [&](std::int32_t task, Scratch& scratch) {
     kernels_.attention.attend(p, piece(task % row_pieces, step, p.rows.num_rows), piece(task / row_pieces, kHeadChunk, p.heads), scratch);
@@ -260,20 +273,20 @@ void FastOps::index_select(Stream&, const IndexSelectParams& p) {
     }
     return;
   }
-  for_rows(num_rows, {cost_per_row, kKeyRows}, [&](Range rows, Scratch& scratch) { kernels_.index.index_select(p, rows, scratch); });
+  const std::int32_t together = p.candidate_mode == CandidateMode::restrict ? 1 : kRowsTogether;  // restricted rows share nothing
+  for_rows(num_rows, {2 * cost_per_row, kKeyRows, together},
+           [&](Range rows, Scratch& scratch) { kernels_.index.index_select(p, rows, scratch); });
 }
 
 // --- mixture of experts -------------------------------------------------------------------------------------------
 
 void FastOps::route(Stream&, const RouteParams& p) {
   // Every block of rows reads all weights: no more of them than keep the threads busy.
-  const std::int64_t cost = std::int64_t{p.num_experts} * (p.hidden + 64);
-  const std::int64_t shared = divide_up(p.num_rows, pool_.num_threads());
-  const std::int64_t most = kTaskRows[static_cast<std::size_t>(unit_)].most;
-  const auto step = static_cast<std::int32_t>(std::clamp<std::int64_t>(std::max(shared, kTaskCost / cost), 1, most));
-  for_tasks(divide_up(p.num_rows, step), [&](std::int32_t task, Scratch& scratch) {
-    kernels_.linear.route(p, piece(task, step, p.num_rows), scratch);
-  });
+  const std::int64_t cost = std::int64_t{2} * p.num_experts * (p.hidden + 64);
+  const std::int32_t threads = pool_.num_threads();
+  const std::int32_t most = std::min(threads, tasks_worth(p.num_rows * cost, threads));
+  const std::int32_t step = std::clamp(divide_up(p.num_rows, most), 1, kTaskRows[static_cast<std::size_t>(unit_)].most);
+  for_tasks(divide_up(p.num_rows, step), [&](std::int32_t task, Scratch& scratch) { kernels_.linear.route(p, piece(task, step, p.num_rows), scratch); });
 }
 
 namespace {
@@ -338,12 +351,11 @@ void FastOps::moe_rows(const MoeParams& p, Range rows) {
   shared_.reset();
   const Dispatch dispatch = group_by_expert(p, rows, shared_);
   const std::int64_t num_pairs = std::int64_t{rows.size()} * (p.top_k + 1);
-  const ExpertBatch batch = {nullptr,
-                             dispatch.row,
-                             dispatch.scale,
-                             shared_.take<std::uint8_t>(num_pairs * p.intermediate),
-                             shared_.take<std::uint8_t>(num_pairs * p.intermediate / kQ8Group),
-                             shared_.take<bf16>(num_pairs * p.hidden)};
+  const ExpertBatch batch = {.row = dispatch.row,
+                             .scale = dispatch.scale,
+                             .act_codes = shared_.take<std::uint8_t>(num_pairs * p.intermediate),
+                             .act_scales = shared_.take<std::uint8_t>(num_pairs * p.intermediate / kQ8Group),
+                             .out = shared_.take<bf16>(num_pairs * p.hidden)};
   Segment* segments = shared_.take<Segment>(num_pairs);
   std::int32_t num_segments = 0;
   for (std::int32_t i = 0; i <= p.num_experts; ++i) {
@@ -358,14 +370,17 @@ void FastOps::moe_rows(const MoeParams& p, Range rows) {
           e, {dispatch.first[e] + static_cast<std::int32_t>(begin), dispatch.first[e] + static_cast<std::int32_t>(end)}};
     }
   }
+  const auto weights_of = [&](const Segment& segment) { return segment.expert < p.num_experts ? &p.experts[segment.expert] : &p.shared; };
   const auto expert_of = [&](const Segment& segment) {
     ExpertBatch own = batch;
-    own.weights = segment.expert < p.num_experts ? &p.experts[segment.expert] : &p.shared;
+    own.weights = weights_of(segment);
     return own;
   };
   if (num_segments >= kSegmentsPerThread * pool_.num_threads()) {
     for_tasks(num_segments, [&](std::int32_t task, Scratch& scratch) {
-      const ExpertBatch own = expert_of(segments[task]);
+      ExpertBatch own = expert_of(segments[task]);
+      const std::int32_t next = task + pool_.num_threads();  // what this thread takes when all take turns
+      own.next = next < num_segments ? weights_of(segments[next]) : nullptr;
       kernels_.moe.gate_up(p, own, segments[task].pairs, {0, p.intermediate}, scratch);
       scratch.reset();
       kernels_.moe.down(p, own, segments[task].pairs, {0, p.hidden}, scratch);
