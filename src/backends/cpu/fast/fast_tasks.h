@@ -13,6 +13,8 @@ namespace deepinfer::cpu {
 inline constexpr std::int64_t kTaskCost = 32768;
 // More tasks than this per thread only add overhead.
 inline constexpr std::int32_t kTasksPerThread = 8;
+// Columns of an FP8 weight that share a scale, so that a piece starts at a block.
+inline constexpr std::int32_t kColumnStep = kWeightBlock;
 
 [[nodiscard]] constexpr std::int32_t divide_up(std::int64_t a, std::int64_t b) { return static_cast<std::int32_t>((a + b - 1) / b); }
 
