@@ -1,8 +1,11 @@
 // Routing and experts (docs/spec/model.md 5.5). Pairs (row, choice) are sorted by expert, so that each expert is one product over its
 // columns; the order of columns within an expert is free, since no column sees another.
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
+#include "backends/cuda/kernels/block_sums.cuh"
+#include "backends/cuda/kernels/cluster.cuh"
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/gemm.h"
 #include "backends/cuda/kernels/launch.h"
@@ -178,47 +181,135 @@ __device__ std::int32_t scan(std::int32_t value, std::int32_t* shared) {
   return before + sum - value;
 }
 
-/// One block, a thread an expert: counts, offsets, tiles and places of all pairs.
+/// How the columns of one expert are cut into tiles.
+struct ExpertTiles {
+  std::int32_t part, room;     // columns of a tile, and their places; less in the last one
+  std::int32_t tiles, places;  // of all
+
+  __device__ ExpertTiles(const ColumnTiles& routed, std::int32_t columns)
+      : part(routed.is_wide ? wide_part(columns) : routed.columns),
+        room(routed.is_wide ? wide_columns(part) : part),
+        tiles((columns + part - 1) / part),
+        places(tiles == 0 ? 0 : (tiles - 1) * room + (routed.is_wide ? wide_columns(columns - (tiles - 1) * part) : room)) {}
+
+  __device__ void write(const MoeScratch& s, std::int32_t expert, std::int32_t columns, std::int32_t first, std::int32_t first_tile,
+                        std::int32_t first_place) const {
+    for (std::int32_t tile = 0; tile < tiles; ++tile) {
+      const std::int32_t done = tile * part;
+      s.tiles[first_tile + tile] = make_int4(expert, first + done, min(part, columns - done), first_place + tile * room);
+    }
+  }
+  __device__ void write_steps(const MoeScratch& s, std::int32_t first_tile, std::int32_t first_place) const {
+    for (std::int32_t step = 0; step < places / kWideStep; ++step) {
+      s.tile_of[first_place / kWideStep + step] = first_tile + step * kWideStep / room;
+    }
+  }
+};
+
+constexpr int kFewPairs = 128;
+
+/// One block, a thread a pair, which compares it with all others: shorter than counting and adding up where there are few.
+__global__ void sort_few_pairs_kernel(MoeParams p, MoeScratch s, ColumnTiles routed) {
+  __shared__ std::int32_t experts[kFewPairs];
+  __shared__ std::int32_t counts[kFewPairs];  // columns of the expert, at its first pair; else 0
+  const std::int32_t pairs = p.num_rows * p.top_k;
+  const auto i = static_cast<std::int32_t>(threadIdx.x);
+  begin_in_turn();
+  const std::int32_t expert = i < pairs ? p.expert[i] : INT32_MAX;
+  experts[i] = expert;
+  __syncthreads();
+  std::int32_t less = 0;
+  std::int32_t before = 0;
+  std::int32_t columns = 0;
+#pragma unroll 4
+  for (std::int32_t j = 0; j < pairs; ++j) {
+    less += experts[j] < expert ? 1 : 0;
+    before += experts[j] == expert && j < i ? 1 : 0;
+    columns += experts[j] == expert ? 1 : 0;
+  }
+  const bool is_first = i < pairs && before == 0;
+  counts[i] = is_first ? columns : 0;
+  __syncthreads();
+  if (i >= pairs) {
+    return;
+  }
+  s.row_of[less + before] = i / p.top_k;
+  s.place_of[i] = less + before;
+  s.pair_of[less + before] = i;
+  std::int32_t tiles = 0;
+  std::int32_t places = 0;
+  std::int32_t tiles_before = 0;
+  std::int32_t places_before = 0;
+  for (std::int32_t j = 0; j < pairs; ++j) {
+    if (counts[j] > 0) {
+      const ExpertTiles theirs(routed, counts[j]);
+      const bool is_before = experts[j] < expert;
+      tiles += theirs.tiles;
+      places += theirs.places;
+      tiles_before += is_before ? theirs.tiles : 0;
+      places_before += is_before ? theirs.places : 0;
+    }
+  }
+  if (is_first) {
+    const ExpertTiles own(routed, columns);
+    own.write(s, expert, columns, less, tiles_before, places_before);
+    if (routed.is_wide) {
+      own.write_steps(s, tiles_before, places_before);
+    }
+  }
+  if (i == 0) {
+    s.num_tiles[0] = tiles;
+    s.num_tiles[1] = places / kWideStep;
+  }
+}
+
+/// A cluster, a thread an expert: counts, offsets, tiles and places of all pairs. Blocks share the pairs; each finds the offsets of all experts.
 __global__ void sort_pairs_kernel(MoeParams p, MoeScratch s, ColumnTiles routed) {
   __shared__ std::int32_t cursor[kMaxExperts];
   __shared__ std::int32_t count[kMaxExperts];
   __shared__ std::int32_t warps[kSortThreads / 32];
   const std::int32_t pairs = p.num_rows * p.top_k;
   const std::int32_t e = threadIdx.x;
+  const auto rank = static_cast<std::int32_t>(cluster_rank());
+  const auto blocks = static_cast<std::int32_t>(gridDim.x);
   begin_in_turn();
   count[e] = 0;
   __syncthreads();
-  for (std::int32_t i = threadIdx.x; i < pairs; i += kSortThreads) {
+  for (std::int32_t i = rank * kSortThreads + e; i < pairs; i += blocks * kSortThreads) {
     atomicAdd(&count[p.expert[i]], 1);
   }
+  cluster_barrier();
+  std::int32_t columns = 0;
+  std::int32_t before = 0;  // those of the blocks before
+  for (std::int32_t block = 0; block < blocks; ++block) {
+    const std::int32_t theirs = *in_block(&count[e], block);
+    columns += theirs;
+    before += block < rank ? theirs : 0;
+  }
+  cluster_arrive();
+  const ExpertTiles own(routed, columns);
+  const std::int32_t first = scan(columns, warps);
+  const std::int32_t first_tile = scan(own.tiles, warps);
+  const std::int32_t first_place = scan(own.places, warps);
+  cursor[e] = first + before;
+  if (e % blocks == rank) {
+    own.write(s, e, columns, first, first_tile, first_place);
+    if (routed.is_wide) {
+      own.write_steps(s, first_tile, first_place);
+    }
+  }
+  if (rank == 0 && e + 1 == kSortThreads) {
+    s.num_tiles[0] = first_tile + own.tiles;
+    s.num_tiles[1] = (first_place + own.places) / kWideStep;
+  }
   __syncthreads();
-  const std::int32_t part = routed.is_wide ? wide_part(count[e]) : routed.columns;  // columns of a tile
-  const std::int32_t room = routed.is_wide ? wide_columns(part) : part;             // their places; less in the last one of an expert
-  const std::int32_t tiles = (count[e] + part - 1) / part;
-  const std::int32_t last = tiles == 0 ? 0 : count[e] - (tiles - 1) * part;
-  const std::int32_t places = tiles == 0 ? 0 : (tiles - 1) * room + (routed.is_wide ? wide_columns(last) : room);
-  const std::int32_t first = scan(count[e], warps);
-  const std::int32_t first_tile = scan(tiles, warps);
-  const std::int32_t first_place = scan(places, warps);
-  cursor[e] = first;
-  for (std::int32_t tile = 0; tile < tiles; ++tile) {
-    const std::int32_t done = tile * part;
-    s.tiles[first_tile + tile] = make_int4(e, first + done, min(part, count[e] - done), first_place + tile * room);
-  }
-  for (std::int32_t step = 0; routed.is_wide && step < places / kWideStep; ++step) {
-    s.tile_of[first_place / kWideStep + step] = first_tile + step * kWideStep / room;
-  }
-  if (e + 1 == kSortThreads) {
-    s.num_tiles[0] = first_tile + tiles;
-    s.num_tiles[1] = (first_place + places) / kWideStep;
-  }
-  __syncthreads();
-  for (std::int32_t i = threadIdx.x; i < pairs; i += kSortThreads) {
+  for (std::int32_t i = rank * kSortThreads + e; i < pairs; i += blocks * kSortThreads) {
     const std::int32_t place = atomicAdd(&cursor[p.expert[i]], 1);
     s.row_of[place] = i / p.top_k;
     s.place_of[i] = place;
     s.pair_of[place] = i;
   }
+  cluster_wait();  // a block's counts stay until all blocks have read them
 }
 
 constexpr int kActivateThreads = 96;  // of the 288 that an intermediate row of the released model takes
@@ -230,44 +321,66 @@ __device__ __noinline__ float activate_exactly(float gate, float up, float limit
   return to_float(round_bf16(g / (1.0 + exp(-g)) * t * weight));
 }
 
-/// The same, if single precision decides the rounding. It is wrong by less than 2^-20 (exponential and quotient 2 units in the last place each, a
-/// sum and two products one half each), which leaves one value of 2,000 open.
-struct QuickActivation {
-  float value;
-  bool is_decided;
+/// min and max that give NaN for NaN.
+__device__ __forceinline__ float min_of(float a, float b) {
+  float out = 0;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(out) : "f"(a), "f"(b));
+  return out;
+}
+__device__ __forceinline__ float max_of(float a, float b) {
+  float out = 0;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(out) : "f"(a), "f"(b));
+  return out;
+}
+/// 1 / x of x >= 1, within one unit in the last place.
+__device__ __forceinline__ float inverse_of(float x) {
+  float out = 0;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+  return out;
+}
 
-  __device__ __forceinline__ QuickActivation(float gate, float up, float limit, float weight) {
-    constexpr float kError = 0x1p-20F;
-    constexpr float kLeast = 0x1p-100F;  // of intermediate results too, which have fewer digits below 2^-126
-    const float g = gate > limit ? limit : gate;
-    const float t = up > limit ? limit : up < -limit ? -limit : up;
-    const float silu = __fdividef(g, 1.0F + expf(-g));
-    const float x = silu * t * weight;
-    const unsigned bounds = bf16_pair(x * (1.0F - kError), x * (1.0F + kError));
-    const float least = fminf(fminf(fabsf(silu), fabsf(silu * t)), fabsf(x));
-    value = __uint_as_float(bounds << 16);
-    is_decided = bounds >> 16 == (bounds & 0xFFFFU) && least > kLeast && fabsf(x) < INFINITY;
-  }
-};
+/// Bounds of bf16(x) in the halves of a word, if x is wrong by less than 2^-20; equal halves decide it.
+__device__ __forceinline__ unsigned rounding_bounds(float x) {
+  constexpr float kError = 0x1p-20F;
+  return bf16_pair(x * (1.0F - kError), x * (1.0F + kError));
+}
 
+/// The same, in single precision where that decides the rounding. It is wrong by less than 2^-20 (exponential 2 units in the last place,
+/// inverse one, a sum and three products one half each), which leaves one value of 2,000 open.
 __device__ __forceinline__ Vector activate_vector(const Vector& gate, const Vector& up, float limit, float weight) {
-  Vector out;
-  unsigned open = 0;  // one branch for all, so that the values are worked out side by side
+  constexpr float kLeast = 0x1p-100F;  // of intermediate results too, which have fewer digits below 2^-126
+  Vector x;
+  unsigned open = 0;
+  float least = INFINITY;
+  float most = 0;
 #pragma unroll
   for (int e = 0; e < kVector; ++e) {
-    const QuickActivation quick(gate.v[e], up.v[e], limit, weight);
-    out.v[e] = quick.value;
-    open |= quick.is_decided ? 0U : 1U << e;
+    const float g = min_of(gate.v[e], limit);
+    const float t = max_of(min_of(up.v[e], limit), -limit);
+    const float silu = g * inverse_of(1.0F + expf(-g));
+    const float product = silu * t;
+    x.v[e] = product * weight;
+    const unsigned bounds = rounding_bounds(x.v[e]);
+    open |= bounds ^ __byte_perm(bounds, 0, 0x1032);
+    least = fminf(fminf(least, fabsf(silu)), fminf(fabsf(product), fabsf(x.v[e])));
+    most = max_of(most, fabsf(x.v[e]));
   }
-  if (open != 0) {
+  // One branch for all, so that the values are worked out side by side.
+  const bool has_digits = least > kLeast && most < INFINITY;
+  if (open != 0 || !has_digits) {
 #pragma unroll
     for (int e = 0; e < kVector; ++e) {
-      if ((open >> e & 1U) != 0) {
-        out.v[e] = activate_exactly(gate.v[e], up.v[e], limit, weight);
+      const unsigned bounds = rounding_bounds(x.v[e]);
+      if (bounds >> 16 != (bounds & 0xFFFFU) || !has_digits) {
+        x.v[e] = activate_exactly(gate.v[e], up.v[e], limit, weight);
       }
     }
   }
-  return out;
+#pragma unroll
+  for (float& value : x.v) {
+    value = __uint_as_float(bf16_pair(0.0F, value) & 0xFFFF0000U);
+  }
+  return x;
 }
 
 __device__ __forceinline__ float limit_of(const MoeParams& p) { return p.swiglu_limit > 0 ? p.swiglu_limit : INFINITY; }
@@ -298,7 +411,10 @@ constexpr int kActivateWarpValues = 4 * kQ8Group;  // of each of eight columns; 
 /// The same for routed products that take packed activations, packed as pack_q8() would pack that Q8. A lane takes whole groups; a warp those
 /// of eight neighbouring columns, so that it writes 128 bytes together.
 __global__ void activate_packed_kernel(MoeParams p, MoeScratch s, PackParams to) {
-  begin_in_turn();
+  if (starts_product_early()) {
+    let_next_start();
+  }
+  wait_for_inputs();
   PackedColumn c;
   if (!find_column(to, blockIdx.y, threadIdx.x % 32 / 4, c)) {
     return;
@@ -481,7 +597,13 @@ void moe_routed(const MoeParams& p, void* scratch, cudaStream_t stream) {
   }
   const MoeScratch s = scratch_of(p, plan, scratch);
   // The tiles come first: the products read them before they wait.
-  start(sort_pairs_kernel, {.grid = dim3(1), .block = kSortThreads}, stream, p, s, plan.routed);
+  if (plan.pairs <= kFewPairs) {
+    start(sort_few_pairs_kernel, {.grid = dim3(1), .block = kFewPairs}, stream, p, s, plan.routed);
+  } else {
+    const auto most = static_cast<unsigned>(std::clamp<std::int64_t>(plan.pairs / kSortThreads, 1, kMostClusterBlocks));
+    const auto blocks = static_cast<int>(std::bit_floor(most));
+    start(sort_pairs_kernel, {.grid = dim3(blocks), .block = kSortThreads, .cluster = blocks}, stream, p, s, plan.routed);
+  }
   PackParams pack = packing(p, plan, s);
   if (!plan.routed.reads_plain()) {
     pack_q8(pack, p.x, stream);
