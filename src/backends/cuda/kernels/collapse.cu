@@ -147,12 +147,12 @@ __global__ void collapse_norm_vectors_kernel(CollapseNormParams p) {
   finish_row(p, r, x, weight, sums);
 }
 
-constexpr int kStages = 2;          // rows of a block that are on their way or in use
-constexpr int kBlocksTogether = 2;  // of a multiprocessor
+constexpr int kStages = 4;  // rows of a block that are on their way or in use
 constexpr int kMostManyThreads = 640;
 
-/// Blocks stay and take row after row. A thread copies what it will read itself, so that no barrier stands between.
-__global__ __launch_bounds__(kMostManyThreads, kBlocksTogether) void collapse_norm_many_kernel(CollapseNormParams p) {
+/// A block a multiprocessor stays and takes row after row. A thread copies what it will read itself, so that no barrier stands between. Two
+/// blocks would spill registers, which is slow where shared memory leaves the cache no room.
+__global__ __launch_bounds__(kMostManyThreads, 1) void collapse_norm_many_kernel(CollapseNormParams p) {
   extern __shared__ uint4 stages[];  // [stage][stream][thread]
   __shared__ BlockSums<1> sums;
   begin_in_turn();
@@ -200,12 +200,12 @@ __global__ __launch_bounds__(kMostManyThreads, kBlocksTogether) void collapse_no
 
 void collapse_norm(const CollapseNormParams& p, cudaStream_t stream) {
   const int threads = vector_threads(p.hidden);
-  const int most_blocks = kBlocksTogether * num_multiprocessors();
+  const int most_blocks = num_multiprocessors();
   if (!fits_vectors(p.hidden)) {
     start(collapse_norm_kernel, {.grid = dim3(p.num_rows), .block = kRowThreads, .shared_bytes = p.hidden * sizeof(bf16)}, stream, p);
   } else if (p.streams != kUsualStreams) {
     start(collapse_norm_vectors_kernel<false>, {.grid = dim3(p.num_rows), .block = threads}, stream, p);
-  } else if (p.num_rows <= most_blocks || threads > kMostManyThreads) {
+  } else if (p.num_rows <= 2 * most_blocks || threads > kMostManyThreads) {
     start(collapse_norm_vectors_kernel<true>, {.grid = dim3(p.num_rows), .block = threads}, stream, p);
   } else {
     start(collapse_norm_many_kernel,

@@ -22,27 +22,21 @@ struct Limits {
 /// Masses are needed only where they are limited; columns without a unit of mass count only where their number is limited.
 __device__ Prefix kept_prefix(const Limits& limits, const TokenDraw& draw, const Weights& weights, const Slice& slice, std::int32_t vocab, Shared& shared) {
   if (!limits.mass) {
-    return limits.count ? find_prefix(slice, kRemoved, INT64_MAX, draw.top_k, shared, [](float) { return std::int64_t{0}; }) : Prefix{};
+    return limits.count ? find_prefix(slice, kRemoved, INT64_MAX, draw.top_k, shared, [](float) { return 0U; }) : Prefix{};
   }
   constexpr double kLogUnits = 21.5;  // above 31 ln 2
   const double total = sum_row(slice, vocab, shared, [&](std::int32_t i) { return weights(slice.values[i]); });
   const double units_per_weight = sampling::kMassUnits / total;
   const double no_mass = weights.largest + (sampling::log_positive(total) - kLogUnits) * draw.temperature;
   return find_prefix(slice, limits.count ? kRemoved : fmaxf(kRemoved, __double2float_rd(no_mass)),
-                     static_cast<std::int64_t>(draw.top_p * sampling::kMassUnits) + 1, limits.count ? draw.top_k : INT32_MAX, shared,
-                     [&](float logit) { return static_cast<std::int64_t>(weights(logit) * units_per_weight); });
+                     static_cast<std::int64_t>(draw.top_p * sampling::kMassUnits) + 1, limits.count ? draw.top_k : kNoColumnLimit, shared,
+                     [&](float logit) { return static_cast<std::uint32_t>(weights(logit) * units_per_weight); });
 }
 
-template <int kWide>
-__device__ std::int32_t draw_row(const float* logits, const std::uint32_t* mask, const TokenDraw& draw, std::int32_t vocab, const Slice& slice,
-                                 Shared& shared) {
-  bool bad = false;
-  std::uint64_t own = load_row<kWide>(logits, mask, slice, bad);
-  std::uint64_t best = cluster_largest(__syncthreads_or(bad ? 1 : 0) != 0 ? ~std::uint64_t{0} : own, 0, shared);
-  if (best == ~std::uint64_t{0}) {
-    return kRowNotFinite;
-  }
-  if (best == 0 && mask != nullptr) {
+/// A row whose largest logit is known, 0: none above -infinity. Apart from the usual way, which then needs fewer registers.
+__device__ __noinline__ std::int32_t draw_generally(const std::uint32_t* mask, const TokenDraw& draw, std::int32_t vocab, const Slice& slice,
+                                                    std::uint64_t own, std::uint64_t best, Shared& shared) {
+  if (best == 0) {
     own = level_row(mask, slice);
     best = cluster_largest(own, 1, shared);
   }
@@ -53,7 +47,6 @@ __device__ std::int32_t draw_row(const float* logits, const std::uint32_t* mask,
   if (draw.temperature < sampling::kGreedyBelow) {
     return largest;
   }
-
   const float peak = value_of(static_cast<std::uint32_t>(best >> 32));
   const Weights weights{.largest = peak, .inverse_temperature = 1.0 / draw.temperature};
   const Prefix prefix = kept_prefix(Limits(draw, vocab), draw, weights, slice, vocab, shared);
@@ -63,7 +56,7 @@ __device__ std::int32_t draw_row(const float* logits, const std::uint32_t* mask,
   const sampling::RandomKey random{.seed = draw.seed, .position = draw.position};
   if (draw.temperature <= kHighestTemperature) {
     const float least = prefix.is_all ? kRemoved : value_of(prefix.key);
-    const TopTwo top = noisy_top(slice, random, weights, least, own, kept, shared);
+    const TopTwo top = cluster_top(noisy_top(slice, random, weights, least, own, kept, shared), shared);
     if (top.best - top.second > kRounding) {
       return top.column;
     }
@@ -73,6 +66,72 @@ __device__ std::int32_t draw_row(const float* logits, const std::uint32_t* mask,
   const auto log_prob = [&](float logit) { return static_cast<float>(weights.exponent(logit) - log_total); };
   const float at_least = log_prob(peak) + sampling::noise_at(random, largest);
   return column_of(cluster_largest(noisy_best(slice, random, at_least, kept, log_prob), 2, shared));
+}
+
+/// Tells all blocks of the cluster what this one found; what all have found, sums relative to the largest logit.
+__device__ __forceinline__ BlockFound exchange(const BlockFound& own, double inverse_temperature, Shared& shared) {
+  if (threadIdx.x < kClusterBlocks) {
+    std::uint64_t* const place = shared.sent[cluster_rank()];
+    send(&shared.inbox, place, own.best, static_cast<std::uint64_t>(own.top.column), threadIdx.x);
+    send(&shared.inbox, place + 2, __double_as_longlong(own.top.best), __double_as_longlong(own.top.second), threadIdx.x);
+  }
+  see_inbox(&shared.inbox);
+  BlockFound out;
+#pragma unroll
+  for (int b = 0; b < kClusterBlocks; ++b) {
+    out.best = larger(out.best, shared.sent[b][0]);
+  }
+  const double largest = value_of(static_cast<std::uint32_t>(out.best >> 32));
+#pragma unroll
+  for (int b = 0; b < kClusterBlocks; ++b) {
+    const double lower = (value_of(static_cast<std::uint32_t>(shared.sent[b][0] >> 32)) - largest) * inverse_temperature;
+    if (shared.sent[b][0] != 0) {
+      out.top.join({.best = __longlong_as_double(static_cast<long long>(shared.sent[b][2])) + lower,
+                    .second = __longlong_as_double(static_cast<long long>(shared.sent[b][3])) + lower,
+                    .column = static_cast<std::int32_t>(shared.sent[b][1])});
+    }
+  }
+  return out;
+}
+
+template <int kWide>
+__device__ std::int32_t draw_row(const float* logits, const std::uint32_t* mask, const TokenDraw& draw, std::int32_t vocab, const Slice& slice,
+                                 Shared& shared) {
+  constexpr std::uint64_t kBad = ~std::uint64_t{0};
+  const Limits limits(draw, vocab);
+  const bool is_greedy = draw.temperature < sampling::kGreedyBelow;
+  const bool is_usual = !limits.mass && !limits.count && draw.min_p <= 0.0 && draw.temperature <= kHighestTemperature;
+  if (threadIdx.x == 0) {
+    open_inbox(&shared.inbox, sizeof(shared.sent));
+  }
+  cluster_arrive();
+  bool bad = false;
+  const std::uint64_t own = load_row<kWide>(logits, mask, slice, bad);
+  BlockFound found{.best = block_largest(bad ? kBad : own, shared), .top = {}};
+  const double inverse_temperature = 1.0 / draw.temperature;
+  if (is_usual && !is_greedy && found.best != 0 && found.best != kBad) {
+    const Weights weights{.largest = value_of(static_cast<std::uint32_t>(found.best >> 32)), .inverse_temperature = inverse_temperature};
+    found.top = block_top(noisy_top(slice, {.seed = draw.seed, .position = draw.position}, weights, kRemoved, own,
+                                    [&](std::int32_t i) { return slice.values[i] > kRemoved; }, shared),
+                          shared);
+  }
+  cluster_wait();
+  const BlockFound all = exchange(found, inverse_temperature, shared);
+  if (all.best == kBad) {
+    return kRowNotFinite;
+  }
+  if (all.best == 0 && mask == nullptr) {
+    return kNothingAllowed;
+  }
+  if (is_greedy && all.best != 0) {
+    return column_of(all.best);
+  }
+  if (is_usual && all.best != 0 && all.top.best - all.top.second > kRounding) {
+    return all.top.column;
+  }
+  const std::int32_t token = draw_generally(mask, draw, vocab, slice, own, all.best, shared);
+  cluster_barrier();  // the other blocks read this one's memory
+  return token;
 }
 
 /// kWide: columns that are read at once.
@@ -95,7 +154,6 @@ __global__ void __launch_bounds__(kThreads, 2) draw_tokens_kernel(DrawTokensPara
   if (cluster_rank() == 0 && threadIdx.x == 0) {
     p.token[r] = p.always ? max(token, 0) : token;
   }
-  cluster_barrier();  // the other blocks read this one's memory
 }
 
 }  // namespace

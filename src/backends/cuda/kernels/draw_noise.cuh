@@ -42,7 +42,8 @@ struct NoiseFilter {
   static constexpr double kLog2E = 0x1.71547652b82fep+0;
 };
 
-/// The two largest sums of the cluster's columns, relative to the largest logit. `own`: ranked, the thread's most probable column, 0: none.
+/// The two largest sums of the thread's columns, relative to weights.largest; smaller ones may be missing that are not among the block's two.
+/// `own`: ranked, the thread's most probable column, 0: none.
 template <class Kept>
 __device__ TopTwo noisy_top(const Slice& slice, sampling::RandomKey key, const Weights& weights, float least_kept, std::uint64_t own, const Kept& kept,
                             Shared& shared) {
@@ -89,7 +90,7 @@ __device__ TopTwo noisy_top(const Slice& slice, sampling::RandomKey key, const W
       }
     }
   }
-  return cluster_top(top, shared);
+  return top;
 }
 
 /// The exact sums, rounded as the reference rounds them: the largest of the block's kept columns, ranked.

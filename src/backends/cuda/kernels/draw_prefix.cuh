@@ -8,26 +8,33 @@ namespace deepinfer::cuda::draw {
 
 inline constexpr int kBucketsPerBlock = kBuckets / kClusterBlocks;
 inline constexpr std::int32_t kNoColumn = -1;
+inline constexpr std::int64_t kNoColumnLimit = INT32_MAX;
 inline constexpr std::int32_t kEveryColumn = INT32_MAX;
 static_assert(kThreads >= kBucketsPerBlock);
 
+struct Digit {
+  int shift, bits;
+};
+
 /// Adds the block's columns above `least` with the leading digits of `key` to buckets of the next digit.
 template <class Mass>
-__device__ void count_digit(const Slice& slice, float least, std::uint32_t key, int shift, int bits, Shared& shared, const Mass& mass) {
+__device__ void count_digit(const Slice& slice, float least, std::uint32_t key, Digit digit, bool counts_columns, Shared& shared, const Mass& mass) {
   for (int b = threadIdx.x; b < kBuckets; b += kThreads) {
     shared.mass[b] = 0;
     shared.num_columns[b] = 0;
   }
   __syncthreads();
-  const int above = shift + bits;
+  const int above = digit.shift + digit.bits;
   for (std::int32_t i = threadIdx.x; i < slice.size; i += kThreads) {
     const float x = slice.values[i];
     const std::uint32_t own = order_key(x);
     const bool is_inside = above == 32 || own >> above == key >> above;
     if (is_inside && x > least) {
-      const std::uint32_t bucket = own >> shift & ((1U << bits) - 1U);
-      atomicAdd(reinterpret_cast<unsigned long long*>(&shared.mass[bucket]), static_cast<unsigned long long>(mass(x)));
-      atomicAdd(&shared.num_columns[bucket], 1U);
+      const std::uint32_t bucket = own >> digit.shift & ((1U << digit.bits) - 1U);
+      atomicAdd(&shared.mass[bucket], mass(x));
+      if (counts_columns) {
+        atomicAdd(&shared.num_columns[bucket], 1U);
+      }
     }
   }
   cluster_barrier();
@@ -142,14 +149,12 @@ __device__ inline std::int32_t cut_of(const Slice& slice, std::uint32_t key, std
 /// Columns of at most `least` add nothing to what is limited.
 template <class Mass>
 __device__ Prefix find_prefix(const Slice& slice, float least, std::int64_t mass_limit, std::int64_t column_limit, Shared& shared, const Mass& mass) {
-  struct Digit {
-    int shift, bits;
-  };
   constexpr Digit kDigits[3] = {{21, 11}, {10, 11}, {0, 10}};
   Prefix out;
   Crossing crossing{.mass = mass_limit, .num_columns = column_limit, .bucket = 0, .is_reached = 0, .content = {}};
   for (const Digit digit : kDigits) {
-    count_digit(slice, least, out.key, digit.shift, digit.bits, shared, mass);
+    // Where only mass is limited, columns are told apart in the end.
+    count_digit(slice, least, out.key, digit, column_limit < kNoColumnLimit || digit.shift == 0, shared, mass);
     crossing = cross(crossing.mass, crossing.num_columns, shared);
     if (crossing.is_reached == 0) {
       return out;

@@ -72,7 +72,7 @@ struct TopTwo {
 struct alignas(16) Shared {
   double all_sums[kMaxSumBlocks];
   double block_sums[kMaxSumBlocks / kClusterBlocks];
-  std::uint64_t mass[kBuckets];
+  std::uint32_t mass[kBuckets];  // that of a whole row is about sampling::kMassUnits, which leaves a bit
   std::uint32_t num_columns[kBuckets];
   Bucket merged_total;
   Bucket scan[kWarps];
@@ -81,9 +81,17 @@ struct alignas(16) Shared {
   std::uint64_t block_best[3];  // of the maximum, of the maximum where no allowed logit is finite, of the winner
   TopTwo top[kWarps];
   TopTwo block_top;
+  std::uint64_t inbox;
+  std::uint64_t sent[kClusterBlocks][4];  // BlockFound
   std::uint32_t at_least;  // order_key()
   std::int32_t num_equal;
   std::int32_t cut;
+};
+
+/// What a block finds in its columns alone, in the words in which blocks tell each other.
+struct BlockFound {
+  std::uint64_t best = 0;  // ranked logit; 0: none above -infinity, all bits: one is no number
+  TopTwo top;              // of sums relative to that logit
 };
 
 /// Columns behind the last one are removed ones, up to a whole number of sums.
@@ -128,22 +136,31 @@ __device__ inline std::uint64_t cluster_largest(std::uint64_t value, int place, 
   return value;
 }
 
-/// The two largest values of the cluster.
-__device__ inline TopTwo cluster_top(TopTwo top, Shared& shared) {
+__device__ __forceinline__ TopTwo warp_top(TopTwo top) {
+#pragma unroll
   for (int step = 16; step >= 1; step /= 2) {
     const TopTwo other = {.best = __shfl_xor_sync(~0U, top.best, step),
                           .second = __shfl_xor_sync(~0U, top.second, step),
                           .column = __shfl_xor_sync(~0U, top.column, step)};
     top.join(other);
   }
+  return top;
+}
+
+/// The two largest values of the block, for the threads of its first warp.
+__device__ inline TopTwo block_top(const TopTwo& own, Shared& shared) {
+  const TopTwo top = warp_top(own);
   if (threadIdx.x % 32 == 0) {
     shared.top[threadIdx.x / 32] = top;
   }
   __syncthreads();
+  return threadIdx.x < 32 ? warp_top(threadIdx.x < kWarps ? shared.top[threadIdx.x] : TopTwo{}) : TopTwo{};
+}
+
+/// The two largest values of the cluster.
+__device__ inline TopTwo cluster_top(const TopTwo& own, Shared& shared) {
+  const TopTwo top = block_top(own, shared);
   if (threadIdx.x == 0) {
-    for (int w = 1; w < kWarps; ++w) {
-      top.join(shared.top[w]);
-    }
     shared.block_top = top;
   }
   cluster_barrier();
@@ -211,9 +228,11 @@ __device__ std::uint64_t load_row(const float* logits, const std::uint32_t* mask
         break;
       }
       Columns<kWide>& x = columns[t];
+      const std::int32_t column = slice.first + i;
+      const std::uint32_t allowed = mask != nullptr && i < slice.size ? mask[column / 32] >> (column % 32) : ~0U;
 #pragma unroll
       for (int j = 0; j < kWide; ++j) {
-        x.v[j] = mask == nullptr || (i < slice.size && is_allowed(mask, slice.first + i + j)) ? x.v[j] : kRemoved;
+        x.v[j] = (allowed >> j & 1U) != 0 ? x.v[j] : kRemoved;
         bad = bad || !(x.v[j] < INFINITY);
       }
       if constexpr (kWide == 4) {

@@ -11,9 +11,11 @@
 
 namespace deepinfer::cuda {
 
+// collapse.cu
+void collapse_norm(const CollapseNormParams&, cudaStream_t);
+
 // rows.cu
 void embed(const EmbedParams&, cudaStream_t);
-void collapse_norm(const CollapseNormParams&, cudaStream_t);
 void expand(const ExpandParams&, cudaStream_t);
 void mean_streams(const MeanStreamsParams&, cudaStream_t);
 void rms_norm(const RmsNormParams&, cudaStream_t);
@@ -53,8 +55,10 @@ std::size_t linear_scratch(const LinearBf16Params&);
 void linear_q8(const LinearQ8Params&, bf16* scratch, cudaStream_t);
 void linear_bf16(const LinearBf16Params&, bf16* scratch, cudaStream_t);
 
-// moe.cu
+// routing.cu
 void select_experts(const RouteParams&, const float* logits, cudaStream_t);
+
+// moe.cu
 std::size_t moe_scratch_bytes(const MoeParams&);
 void moe_shared(const MoeParams&, void* scratch, cudaStream_t);  ///< these two in any order or side by side
 void moe_routed(const MoeParams&, void* scratch, cudaStream_t);
