@@ -13,17 +13,6 @@ inline __device__ __noinline__ float activate_exactly(float gate, float up, floa
   return to_float(round_bf16(g / (1.0 + exp(-g)) * t * weight));
 }
 
-/// min and max that give NaN for NaN.
-__device__ __forceinline__ float min_of(float a, float b) {
-  float out = 0;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(out) : "f"(a), "f"(b));
-  return out;
-}
-__device__ __forceinline__ float max_of(float a, float b) {
-  float out = 0;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(out) : "f"(a), "f"(b));
-  return out;
-}
 /// 1 / x of x >= 1, within one unit in the last place.
 __device__ __forceinline__ float inverse_of(float x) {
   float out = 0;
@@ -42,9 +31,7 @@ __device__ __forceinline__ unsigned rounding_bounds(float x) {
 __device__ __forceinline__ Vector activate_vector(const Vector& gate, const Vector& up, float limit, float weight) {
   constexpr float kLeast = 0x1p-100F;  // of intermediate results too, which have fewer digits below 2^-126
   Vector x;
-  unsigned open = 0;
-  float least = INFINITY;
-  float most = 0;
+  OpenRoundings open;
 #pragma unroll
   for (int e = 0; e < kVector; ++e) {
     const float g = min_of(gate.v[e], limit);
@@ -52,25 +39,17 @@ __device__ __forceinline__ Vector activate_vector(const Vector& gate, const Vect
     const float silu = g * inverse_of(1.0F + expf(-g));
     const float product = silu * t;
     x.v[e] = product * weight;
-    const unsigned bounds = rounding_bounds(x.v[e]);
-    open |= bounds ^ __byte_perm(bounds, 0, 0x1032);
-    least = fminf(fminf(least, fabsf(silu)), fminf(fabsf(product), fabsf(x.v[e])));
-    most = max_of(most, fabsf(x.v[e]));
+    open.look(rounding_bounds(x.v[e]), fabsf(x.v[e]));
+    open.least = fminf(open.least, fminf(fabsf(silu), fabsf(product)));
   }
-  // One branch for all, so that the values are worked out side by side.
-  const bool has_digits = least > kLeast && most < INFINITY;
-  if (open != 0 || !has_digits) {
-#pragma unroll
-    for (int e = 0; e < kVector; ++e) {
-      const unsigned bounds = rounding_bounds(x.v[e]);
-      if (bounds >> 16 != (bounds & 0xFFFFU) || !has_digits) {
-        x.v[e] = activate_exactly(gate.v[e], up.v[e], limit, weight);
-      }
-    }
+  const bool has_digits = open.has_digits(kLeast);
+  if (open.differs == 0 && has_digits) {  // one branch for all, so that the values are worked out side by side
+    return rounded_bf16(x);
   }
 #pragma unroll
-  for (float& value : x.v) {
-    value = __uint_as_float(bf16_pair(0.0F, value) & 0xFFFF0000U);
+  for (int e = 0; e < kVector; ++e) {
+    const bool is_open = !has_digits || halves_differ(rounding_bounds(x.v[e])) != 0;
+    x.v[e] = is_open ? activate_exactly(gate.v[e], up.v[e], limit, weight) : rounded_bf16(x.v[e]);
   }
   return x;
 }

@@ -69,21 +69,21 @@ __device__ __forceinline__ Vector collapse_vector(const uint4 (&h)[kUsualStreams
       size.v[e] += fabsf(product);
     }
   }
-  unsigned open = 0;  // one branch for all
+  const auto bounds_of = [&](int e) { return bf16_pair(fmaf(size.v[e], -kError, sum.v[e]), fmaf(size.v[e], kError, sum.v[e])); };
+  OpenRoundings open;
 #pragma unroll
   for (int e = 0; e < kVector; ++e) {
-    const unsigned bounds = bf16_pair(fmaf(size.v[e], -kError, sum.v[e]), fmaf(size.v[e], kError, sum.v[e]));
-    sum.v[e] = __uint_as_float(bounds << 16);
-    open |= bounds >> 16 == (bounds & 0xFFFFU) && size.v[e] > kLeast && size.v[e] < INFINITY ? 0U : 1U << e;
+    open.look(bounds_of(e), size.v[e]);
   }
-  if (open != 0) {
+  const bool has_digits = open.has_digits(kLeast);
+  if (open.differs == 0 && has_digits) {  // one branch for all
+    return rounded_bf16(sum);
+  }
 #pragma unroll
-    for (int e = 0; e < kVector; ++e) {
-      if ((open >> e & 1U) != 0) {
-        sum.v[e] = collapse_exactly(
-            make_float4(vector_of(h[0]).v[e], vector_of(h[1]).v[e], vector_of(h[2]).v[e], vector_of(h[3]).v[e]), pre);
-      }
-    }
+  for (int e = 0; e < kVector; ++e) {
+    const bool is_open = !has_digits || halves_differ(bounds_of(e)) != 0;
+    sum.v[e] = is_open ? collapse_exactly(make_float4(vector_of(h[0]).v[e], vector_of(h[1]).v[e], vector_of(h[2]).v[e], vector_of(h[3]).v[e]), pre)
+                       : rounded_bf16(sum.v[e]);
   }
   return sum;
 }
@@ -126,7 +126,7 @@ __device__ __forceinline__ void finish_row(const CollapseNormParams& p, std::int
 
 /// A block a row.
 template <bool kIsUsual>
-__global__ void collapse_norm_vectors_kernel(CollapseNormParams p) {
+__global__ __launch_bounds__(kRowThreads, 1) void collapse_norm_vectors_kernel(CollapseNormParams p) {
   __shared__ BlockSums<1> sums;
   const std::int32_t c = threadIdx.x * kVector;
   const bool inside = c < p.hidden;
@@ -148,11 +148,11 @@ __global__ void collapse_norm_vectors_kernel(CollapseNormParams p) {
 }
 
 constexpr int kStages = 4;  // rows of a block that are on their way or in use
-constexpr int kMostManyThreads = 640;
+constexpr int kUsualThreads = 640;  // of a row of the released model
 
 /// A block a multiprocessor stays and takes row after row. A thread copies what it will read itself, so that no barrier stands between. Two
 /// blocks would spill registers, which is slow where shared memory leaves the cache no room.
-__global__ __launch_bounds__(kMostManyThreads, 1) void collapse_norm_many_kernel(CollapseNormParams p) {
+__global__ __launch_bounds__(kUsualThreads, 1) void collapse_norm_many_kernel(CollapseNormParams p) {
   extern __shared__ uint4 stages[];  // [stage][stream][thread]
   __shared__ BlockSums<1> sums;
   begin_in_turn();
@@ -205,12 +205,14 @@ void collapse_norm(const CollapseNormParams& p, cudaStream_t stream) {
     start(collapse_norm_kernel, {.grid = dim3(p.num_rows), .block = kRowThreads, .shared_bytes = p.hidden * sizeof(bf16)}, stream, p);
   } else if (p.streams != kUsualStreams) {
     start(collapse_norm_vectors_kernel<false>, {.grid = dim3(p.num_rows), .block = threads}, stream, p);
-  } else if (p.num_rows <= 2 * most_blocks || threads > kMostManyThreads) {
+  } else if (p.num_rows <= most_blocks || threads > kUsualThreads) {
     start(collapse_norm_vectors_kernel<true>, {.grid = dim3(p.num_rows), .block = threads}, stream, p);
   } else {
     start(collapse_norm_many_kernel,
-          {.grid = dim3(most_blocks), .block = threads, .shared_bytes = sizeof(uint4) * kStages * kUsualStreams * static_cast<std::size_t>(threads)}, stream,
-          p);
+          {.grid = dim3(most_blocks),
+           .block = threads,
+           .shared_bytes = sizeof(uint4) * kStages * kUsualStreams * static_cast<std::size_t>(threads)},
+          stream, p);
   }
 }
 

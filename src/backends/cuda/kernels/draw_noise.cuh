@@ -45,8 +45,8 @@ struct NoiseFilter {
 /// The two largest sums of the thread's columns, relative to weights.largest; smaller ones may be missing that are not among the block's two.
 /// `own`: ranked, the thread's most probable column, 0: none.
 template <class Kept>
-__device__ TopTwo noisy_top(const Slice& slice, sampling::RandomKey key, const Weights& weights, float least_kept, std::uint64_t own, const Kept& kept,
-                            Shared& shared) {
+__device__ TopTwo noisy_top(const Slice& slice, sampling::RandomKey key, const Weights& weights, float least_kept, std::uint64_t own,
+                            const Kept& kept, Shared& shared) {
   const auto sum_at = [&](std::int32_t i, std::uint32_t word) {
     return weights.exponent(slice.values[i]) + static_cast<double>(sampling::gumbel(word));
   };

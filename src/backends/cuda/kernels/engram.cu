@@ -133,7 +133,9 @@ void engram_gate(const EngramGateParams& p, cudaStream_t stream) {
   const bool is_usual = threads <= kUsualGateThreads;
   const int most = std::max(1, (is_usual ? kGateBlocks : 1) * num_multiprocessors() / p.streams);
   start(is_usual ? engram_gate_kernel<kUsualGateThreads> : engram_gate_kernel<kRowThreads>,
-        {.grid = dim3(std::min(p.num_rows, most), p.streams), .block = threads, .shared_bytes = static_cast<std::size_t>(threads) * kVector * sizeof(double)},
+        {.grid = dim3(std::min(p.num_rows, most), p.streams),
+         .block = threads,
+         .shared_bytes = static_cast<std::size_t>(threads) * kVector * sizeof(double)},
         stream, p);
 }
 

@@ -1,7 +1,6 @@
 // Mixing coefficients of the residual streams (docs/spec/model.md 5.3) in one kernel: a cluster of blocks takes a few rows, every warp of
-// it the same part of all their dot products, and the parts are added in order through shared memory; of many rows a warp takes sixteen and
-// all parts, one after the other. Products run on the tensor cores in double precision. The cut into parts depends on the width only, so a
-// row has the same bits in any company.
+// it the same part of all their dot products, and the parts are added in order through shared memory. Products run on the tensor cores in
+// double precision. Not here: many rows (mix_many.cu).
 #include <cuda_pipeline_primitives.h>
 
 #include <algorithm>
@@ -87,7 +86,8 @@ constexpr std::int32_t kPieces = 2 * (kRowTiles + kDotTiles);
 /// The same through shared memory, `slots` [kSlots][kPieces][32] of the warp: a lane copies what it will read, since operands of several groups
 /// of columns would be too many registers.
 template <std::int32_t kRowTiles>
-__device__ void sum_copied_part(const MixParams& p, std::int32_t part, std::int64_t first_row, std::int32_t first_dot, uint4* slots, double* partials) {
+__device__ void sum_copied_part(const MixParams& p, std::int32_t part, std::int64_t first_row, std::int32_t first_dot, uint4* slots,
+                                double* partials) {
   const std::int32_t width = p.streams * p.hidden;
   const std::int32_t part_width = (width / kColumns + kParts - 1) / kParts * kColumns;
   const std::int32_t begin = part * part_width;
@@ -246,7 +246,7 @@ void mix(const MixParams& p, cudaStream_t stream) {
   constexpr std::int32_t kSomeTiles = 3;
   // Blocks of mix_many() take one time whatever their number while there is a multiprocessor for each; clusters take as long for so many rows.
   constexpr std::int32_t kManyAtOnce = 132;
-  constexpr std::int32_t kClusterRows = 4000;
+  constexpr std::int32_t kClusterRows = 3200;
   const std::int32_t blocks = (p.num_rows + kManyRows - 1) / kManyRows;
   if (p.streams != kUsualStreams) {
     launch_mix<1, kMaxStreams>(p, stream);

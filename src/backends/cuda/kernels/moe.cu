@@ -46,10 +46,7 @@ constexpr int kActivateWarpValues = 4 * kQ8Group;  // of each of eight columns; 
 /// The same for routed products that take packed activations, packed as pack_q8() would pack that Q8. A lane takes whole groups; a warp those
 /// of eight neighbouring columns, so that it writes 128 bytes together.
 __global__ void activate_packed_kernel(MoeParams p, MoeScratch s, PackParams to) {
-  if (starts_product_early()) {
-    let_next_start();
-  }
-  wait_for_inputs();
+  begin_in_turn();
   PackedColumn c;
   if (!find_column(to, blockIdx.y, threadIdx.x % 32 / 4, c)) {
     return;

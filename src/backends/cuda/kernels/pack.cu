@@ -65,9 +65,7 @@ __global__ void pack_kernel(PackParams p, Source source) {
     let_next_start();
   }
   wait_for_inputs();
-  if (starts_product_early()) {
-    let_next_start();  // not before: the products behind it read tiles before they wait
-  }
+  let_next_start();  // not earlier where there are tiles: the products behind it read those before they wait
   const int t = threadIdx.x % 4;
   PackedColumn c;
   if (!find_column(p, blockIdx.y, threadIdx.x % 32 / 4, c)) {

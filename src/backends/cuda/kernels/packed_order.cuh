@@ -51,12 +51,6 @@ inline unsigned packing_parts(int k, int warp_values, std::int64_t eights) {
   return static_cast<unsigned>(
       std::clamp<std::int64_t>(kMultiprocessorBlocks * num_multiprocessors() / eights, 1, (k + block_values - 1) / block_values));
 }
-/// Whether the product behind a packing kernel may start to fetch weights. Where there are many columns of experts, those loads would fill the
-/// queues of the memory and hold up the packing, for which the product waits.
-__device__ __forceinline__ bool starts_product_early() {
-  constexpr unsigned kFewEights = 128;
-  return gridDim.y <= kFewEights;
-}
 /// Groups of eight columns that all tiles have room for.
 inline std::int64_t packing_eights(const PackParams& p) {
   return (p.tile_of != nullptr ? p.columns.places : static_cast<std::int64_t>(p.columns.count) * p.columns.columns) / 8;
