@@ -1,8 +1,4 @@
 // Input of a sub-layer: streams joined, norm, quantisation (docs/spec/model.md 5.1-5.3).
-#include <cuda_pipeline_primitives.h>
-
-#include <algorithm>
-
 #include "backends/cuda/kernels/block_sums.cuh"
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/gemm.h"
@@ -69,26 +65,26 @@ __device__ __forceinline__ Vector collapse_vector(const uint4 (&h)[kUsualStreams
       size.v[e] += fabsf(product);
     }
   }
-  const auto bounds_of = [&](int e) { return bf16_pair(fmaf(size.v[e], -kError, sum.v[e]), fmaf(size.v[e], kError, sum.v[e])); };
-  OpenRoundings open;
+  unsigned open = 0;  // one branch for all
 #pragma unroll
   for (int e = 0; e < kVector; ++e) {
-    open.look(bounds_of(e), size.v[e]);
+    const unsigned bounds = bf16_pair(fmaf(size.v[e], -kError, sum.v[e]), fmaf(size.v[e], kError, sum.v[e]));
+    sum.v[e] = __uint_as_float(bounds << 16);
+    open |= bounds >> 16 == (bounds & 0xFFFFU) && size.v[e] > kLeast && size.v[e] < INFINITY ? 0U : 1U << e;
   }
-  const bool has_digits = open.has_digits(kLeast);
-  if (open.differs == 0 && has_digits) {  // one branch for all
-    return rounded_bf16(sum);
-  }
+  if (open != 0) {
 #pragma unroll
-  for (int e = 0; e < kVector; ++e) {
-    const bool is_open = !has_digits || halves_differ(bounds_of(e)) != 0;
-    sum.v[e] = is_open ? collapse_exactly(make_float4(vector_of(h[0]).v[e], vector_of(h[1]).v[e], vector_of(h[2]).v[e], vector_of(h[3]).v[e]), pre)
-                       : rounded_bf16(sum.v[e]);
+    for (int e = 0; e < kVector; ++e) {
+      if ((open >> e & 1U) != 0) {
+        sum.v[e] = collapse_exactly(
+            make_float4(vector_of(h[0]).v[e], vector_of(h[1]).v[e], vector_of(h[2]).v[e], vector_of(h[3]).v[e]), pre);
+      }
+    }
   }
   return sum;
 }
 
-/// The same with any number of streams.
+/// The same with any number of streams, in double precision.
 __device__ __forceinline__ Vector collapse_streams(const CollapseNormParams& p, std::int64_t r, std::int32_t c) {
   double sums[kVector] = {};
   for (std::int32_t s = 0; s < p.streams; ++s) {
@@ -124,9 +120,10 @@ __device__ __forceinline__ void finish_row(const CollapseNormParams& p, std::int
   }
 }
 
-/// A block a row.
-template <bool kIsUsual>
-__global__ __launch_bounds__(kRowThreads, 1) void collapse_norm_vectors_kernel(CollapseNormParams p) {
+/// A block a row. Quick: takes four streams in single precision, which is shorter for one row; but its registers leave room for one block of the
+/// released model's width on a multiprocessor, those of double precision for two.
+template <bool kIsQuick>
+__global__ void collapse_norm_vectors_kernel(CollapseNormParams p) {
   __shared__ BlockSums<1> sums;
   const std::int32_t c = threadIdx.x * kVector;
   const bool inside = c < p.hidden;
@@ -134,7 +131,7 @@ __global__ __launch_bounds__(kRowThreads, 1) void collapse_norm_vectors_kernel(C
   begin_in_turn();
   const std::int64_t r = blockIdx.x;
   Vector x{};
-  if (inside && kIsUsual) {
+  if (inside && kIsQuick) {
     uint4 h[kUsualStreams];
 #pragma unroll
     for (int s = 0; s < kUsualStreams; ++s) {
@@ -147,72 +144,15 @@ __global__ __launch_bounds__(kRowThreads, 1) void collapse_norm_vectors_kernel(C
   finish_row(p, r, x, weight, sums);
 }
 
-constexpr int kStages = 4;  // rows of a block that are on their way or in use
-constexpr int kUsualThreads = 640;  // of a row of the released model
-
-/// A block a multiprocessor stays and takes row after row. A thread copies what it will read itself, so that no barrier stands between. Two
-/// blocks would spill registers, which is slow where shared memory leaves the cache no room.
-__global__ __launch_bounds__(kUsualThreads, 1) void collapse_norm_many_kernel(CollapseNormParams p) {
-  extern __shared__ uint4 stages[];  // [stage][stream][thread]
-  __shared__ BlockSums<1> sums;
-  begin_in_turn();
-  const auto step = static_cast<std::int32_t>(gridDim.x);
-  const std::int32_t c = threadIdx.x * kVector;
-  const bool inside = c < p.hidden;
-  const uint4 weight = inside ? *reinterpret_cast<const uint4*>(p.weight + c) : uint4{};
-  const auto place = [&](int stage, int s) { return stages + (stage * kUsualStreams + s) * blockDim.x + threadIdx.x; };
-  const auto copy = [&](std::int32_t r, int stage) {
-    if (r < p.num_rows && inside) {
-#pragma unroll
-      for (int s = 0; s < kUsualStreams; ++s) {
-        __pipeline_memcpy_async(place(stage, s), row_at(p.h, std::int64_t{r} * kUsualStreams + s, p.hidden) + c, sizeof(uint4));
-      }
-    }
-    __pipeline_commit();
-  };
-  const auto pre_of = [&](std::int32_t r) { return reinterpret_cast<const float4*>(p.pre)[min(r, p.num_rows - 1)]; };
-  const auto first = static_cast<std::int32_t>(blockIdx.x);
-#pragma unroll
-  for (int i = 0; i < kStages; ++i) {
-    copy(first + i * step, i);
-  }
-  float4 pre = pre_of(first);
-  int stage = 0;
-  for (std::int32_t r = first; r < p.num_rows; r += step) {
-    const float4 next_pre = pre_of(r + step);
-    __pipeline_wait_prior(kStages - 1);
-    uint4 h[kUsualStreams] = {};
-    if (inside) {
-#pragma unroll
-      for (int s = 0; s < kUsualStreams; ++s) {
-        h[s] = *place(stage, s);
-      }
-    }
-    const Vector x = collapse_vector(h, pre);
-    copy(r + kStages * step, stage);
-    finish_row(p, r, x, weight, sums);
-    pre = next_pre;
-    stage = (stage + 1) % kStages;
-  }
-}
-
 }  // namespace
 
 void collapse_norm(const CollapseNormParams& p, cudaStream_t stream) {
-  const int threads = vector_threads(p.hidden);
-  const int most_blocks = num_multiprocessors();
   if (!fits_vectors(p.hidden)) {
     start(collapse_norm_kernel, {.grid = dim3(p.num_rows), .block = kRowThreads, .shared_bytes = p.hidden * sizeof(bf16)}, stream, p);
-  } else if (p.streams != kUsualStreams) {
-    start(collapse_norm_vectors_kernel<false>, {.grid = dim3(p.num_rows), .block = threads}, stream, p);
-  } else if (p.num_rows <= most_blocks || threads > kUsualThreads) {
-    start(collapse_norm_vectors_kernel<true>, {.grid = dim3(p.num_rows), .block = threads}, stream, p);
   } else {
-    start(collapse_norm_many_kernel,
-          {.grid = dim3(most_blocks),
-           .block = threads,
-           .shared_bytes = sizeof(uint4) * kStages * kUsualStreams * static_cast<std::size_t>(threads)},
-          stream, p);
+    const bool is_quick = p.streams == kUsualStreams && p.num_rows <= num_multiprocessors();
+    start(is_quick ? collapse_norm_vectors_kernel<true> : collapse_norm_vectors_kernel<false>,
+          {.grid = dim3(p.num_rows), .block = vector_threads(p.hidden)}, stream, p);
   }
 }
 

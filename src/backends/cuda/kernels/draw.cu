@@ -35,7 +35,7 @@ __device__ Prefix kept_prefix(const Limits& limits, const TokenDraw& draw, const
 }
 
 /// A row whose largest logit is known, 0: none above -infinity. Apart from the usual way, which then needs fewer registers.
-__device__ __noinline__ std::int32_t draw_generally(const std::uint32_t* mask, const TokenDraw& draw, std::int32_t vocab, Slice slice,
+__device__ __noinline__ std::int32_t draw_generally(const std::uint32_t* mask, const TokenDraw& draw, std::int32_t vocab, const Slice& slice,
                                                     std::uint64_t own, std::uint64_t best, Shared& shared) {
   if (best == 0) {
     own = level_row(mask, slice);
@@ -100,21 +100,19 @@ __device__ std::int32_t draw_row(const float* logits, const std::uint32_t* mask,
                                  Shared& shared) {
   constexpr std::uint64_t kBad = ~std::uint64_t{0};
   const Limits limits(draw, vocab);
-  const double temperature = draw.temperature;
-  const bool is_greedy = temperature < sampling::kGreedyBelow;
-  const bool is_usual = !limits.mass && !limits.count && draw.min_p <= 0.0 && temperature <= kHighestTemperature;
-  const sampling::RandomKey random{.seed = draw.seed, .position = draw.position};
+  const bool is_greedy = draw.temperature < sampling::kGreedyBelow;
+  const bool is_usual = !limits.mass && !limits.count && draw.min_p <= 0.0 && draw.temperature <= kHighestTemperature;
   if (threadIdx.x == 0) {
     open_inbox(&shared.inbox, sizeof(shared.sent));
   }
   cluster_arrive();
   bool bad = false;
-  const std::uint64_t own = mask != nullptr ? load_row<kWide, true>(logits, mask, slice, bad) : load_row<kWide, false>(logits, mask, slice, bad);
+  const std::uint64_t own = load_row<kWide>(logits, mask, slice, bad);
   BlockFound found{.best = block_largest(bad ? kBad : own, shared), .top = {}};
-  const double inverse_temperature = 1.0 / temperature;
+  const double inverse_temperature = 1.0 / draw.temperature;
   if (is_usual && !is_greedy && found.best != 0 && found.best != kBad) {
     const Weights weights{.largest = value_of(static_cast<std::uint32_t>(found.best >> 32)), .inverse_temperature = inverse_temperature};
-    found.top = block_top(noisy_top(slice, random, weights, kRemoved, own,
+    found.top = block_top(noisy_top(slice, {.seed = draw.seed, .position = draw.position}, weights, kRemoved, own,
                                     [&](std::int32_t i) { return slice.values[i] > kRemoved; }, shared),
                           shared);
   }
@@ -144,7 +142,7 @@ __global__ void __launch_bounds__(kThreads, 2) draw_tokens_kernel(DrawTokensPara
   begin_in_turn();
   auto& shared = *reinterpret_cast<Shared*>(memory);
   const std::int64_t r = blockIdx.y;
-  const TokenDraw& draw = p.draw[r];
+  const TokenDraw draw = p.draw[r];
   const std::int32_t columns = sums_per_block(p.vocab) * kSumBlock;
   const std::int32_t first = static_cast<std::int32_t>(cluster_rank()) * columns;
   const Slice slice{.values = reinterpret_cast<float*>(memory + sizeof(Shared)),

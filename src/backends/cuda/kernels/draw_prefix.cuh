@@ -50,7 +50,6 @@ __device__ inline Crossing cross(std::int64_t mass_limit, std::int64_t column_li
   Bucket own = {0, 0};
   const std::uint32_t bucket = (rank + 1) * kBucketsPerBlock - 1 - threadIdx.x;
   if (threadIdx.x < kBucketsPerBlock) {
-#pragma unroll
     for (unsigned b = 0; b < kClusterBlocks; ++b) {
       own = sum_of(own, {*in_block(&shared.mass[bucket], b), *in_block(&shared.num_columns[bucket], b)});
     }
@@ -75,10 +74,8 @@ __device__ inline Crossing cross(std::int64_t mass_limit, std::int64_t column_li
   }
   cluster_barrier();
   Bucket above = {0, 0};
-#pragma unroll
-  for (unsigned b = 0; b < kClusterBlocks; ++b) {  // all on their way together
-    const Bucket theirs = *in_block(&shared.merged_total, b);
-    above = b > rank ? sum_of(above, theirs) : above;
+  for (unsigned b = kClusterBlocks - 1; b > rank; --b) {
+    above = sum_of(above, *in_block(&shared.merged_total, b));
   }
   const auto reaches = [&](const Bucket& prefix) {
     return static_cast<std::int64_t>(prefix.num_columns) >= column_limit || static_cast<std::int64_t>(prefix.mass) >= mass_limit;
@@ -93,12 +90,14 @@ __device__ inline Crossing cross(std::int64_t mass_limit, std::int64_t column_li
                        .content = own};
   }
   cluster_barrier();
-  unsigned reached = kClusterBlocks;
-#pragma unroll
+  Crossing out{};
   for (unsigned b = 0; b < kClusterBlocks; ++b) {
-    reached = in_block(&shared.crossing, b)->is_reached != 0 ? b : reached;
+    const Crossing* theirs = in_block(&shared.crossing, b);
+    if (theirs->is_reached != 0) {
+      out = *theirs;
+    }
   }
-  return reached < kClusterBlocks ? *in_block(&shared.crossing, reached) : Crossing{};
+  return out;
 }
 
 /// The shortest prefix of the row that reaches a limit (sampling/prefix.h): larger logits than `key`, and equal ones up to column `cut`.

@@ -180,12 +180,11 @@ template <int kWide>
 struct Columns {
   float v[kWide];
 
-  /// NaN if one of them is.
   __device__ __forceinline__ float largest() const {
     float out = v[0];
 #pragma unroll
     for (int j = 1; j < kWide; ++j) {
-      asm("max.NaN.f32 %0, %0, %1;" : "+f"(out) : "f"(v[j]));
+      out = fmaxf(out, v[j]);
     }
     return out;
   }
@@ -203,8 +202,8 @@ __device__ __forceinline__ Columns<kWide> load_columns(const float* from) {
 
 /// Reads the block's columns, kWide at a time; the vocabulary is a multiple of it. Returns the thread's largest, ranked; 0 when none is above
 /// -infinity. `bad`: an allowed NaN or +infinity was seen.
-template <int kWide, bool kHasMask>
-__device__ __forceinline__ std::uint64_t load_row(const float* logits, const std::uint32_t* mask, const Slice& slice, bool& bad) {
+template <int kWide>
+__device__ std::uint64_t load_row(const float* logits, const std::uint32_t* mask, const Slice& slice, bool& bad) {
   constexpr std::int32_t kTogether = 8;  // loads on their way at once
   constexpr std::int32_t kStep = kThreads * kWide;
   float best = kRemoved;
@@ -225,24 +224,23 @@ __device__ __forceinline__ std::uint64_t load_row(const float* logits, const std
 #pragma unroll
     for (std::int32_t t = 0; t < kTogether; ++t) {
       const std::int32_t i = first + t * kStep;
-      Columns<kWide>& x = columns[t];
-      if (kHasMask && i < slice.size) {
-        const std::int32_t column = slice.first + i;
-        const std::uint32_t allowed = mask[column / 32] >> (column % 32);
-#pragma unroll
-        for (int j = 0; j < kWide; ++j) {
-          x.v[j] = (allowed >> j & 1U) != 0 ? x.v[j] : kRemoved;
-        }
+      if (i >= slice.columns) {
+        break;
       }
-      if (i < slice.columns) {
-        if constexpr (kWide == 4) {
-          *reinterpret_cast<float4*>(slice.values + i) = make_float4(x.v[0], x.v[1], x.v[2], x.v[3]);
-        } else {
-          slice.values[i] = x.v[0];
-        }
+      Columns<kWide>& x = columns[t];
+      const std::int32_t column = slice.first + i;
+      const std::uint32_t allowed = mask != nullptr && i < slice.size ? mask[column / 32] >> (column % 32) : ~0U;
+#pragma unroll
+      for (int j = 0; j < kWide; ++j) {
+        x.v[j] = (allowed >> j & 1U) != 0 ? x.v[j] : kRemoved;
+        bad = bad || !(x.v[j] < INFINITY);
+      }
+      if constexpr (kWide == 4) {
+        *reinterpret_cast<float4*>(slice.values + i) = make_float4(x.v[0], x.v[1], x.v[2], x.v[3]);
+      } else {
+        slice.values[i] = x.v[0];
       }
       const float largest = x.largest();
-      bad = bad || !(largest < INFINITY);
       place = largest > best ? i : place;
       best = fmaxf(best, largest);
     }

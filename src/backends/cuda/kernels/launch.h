@@ -55,10 +55,8 @@ std::size_t linear_scratch(const LinearBf16Params&);
 void linear_q8(const LinearQ8Params&, bf16* scratch, cudaStream_t);
 void linear_bf16(const LinearBf16Params&, bf16* scratch, cudaStream_t);
 
-// routing.cu
-void select_experts(const RouteParams&, const float* logits, cudaStream_t);
-
 // moe.cu
+void select_experts(const RouteParams&, const float* logits, cudaStream_t);
 std::size_t moe_scratch_bytes(const MoeParams&);
 void moe_shared(const MoeParams&, void* scratch, cudaStream_t);  ///< these two in any order or side by side
 void moe_routed(const MoeParams&, void* scratch, cudaStream_t);

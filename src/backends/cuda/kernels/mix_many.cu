@@ -16,16 +16,16 @@ constexpr std::int32_t kBringingWarps = 4;
 constexpr std::int32_t kBringers = kBringingWarps / kGroups * 32;  ///< of a group
 constexpr std::int32_t kManyThreads = (kMultiplyingWarps + kBringingWarps) * 32;
 constexpr std::int32_t kRoundSteps = 5;  ///< groups of kColumns: what a part has at the released model's width
-constexpr std::int32_t kPairValues = kDots * 4 * 2;  ///< of two neighbouring columns of all lanes
+constexpr std::int32_t kColumnValues = kDots * 4;
 constexpr std::int32_t kHalfGap = 8;  ///< before the second half of a lane's columns: stores of both halves meet different banks
-constexpr std::int32_t kStepValues = kLaneColumns / 2 * kPairValues + kHalfGap;
+constexpr std::int32_t kStepValues = kLaneColumns * kColumnValues + kHalfGap;
 constexpr std::int32_t kPieceValues = 4;
 constexpr std::int32_t kRowPieces = kColumns / kPieceValues;
 constexpr std::int32_t kBlocksInGroup = kMostClusterBlocks / kGroups;
 static_assert(kBringers == kTileDots * kRowPieces, "a thread brings one piece of each tile of dot products and step");
 
 struct Shared {
-  double fragments[2][kGroups][kRoundSteps * kStepValues];    // [step][two columns of a lane][tile][lane][2]
+  double fragments[2][kGroups][kRoundSteps * kStepValues];    // [step][column of a lane][tile][lane]
   uint4 rows[2][kMultiplyingWarps][kRoundSteps][2][32];       // what a lane needs: it copies that itself
   double totals[kManyRows][kDots + 1];
   float base[kDots];
@@ -69,21 +69,20 @@ struct Bringer {
     for (int step = 0; step < kRoundSteps; ++step) {
 #pragma unroll
       for (int n = 0; n < kDotTiles; ++n) {
-        values[step][n] = __ldg(reinterpret_cast<const float4*>(own + (n * kTileDots * rounds.width + rounds.column(begin, step))));
+        values[step][n] = __ldg(reinterpret_cast<const float4*>(own + std::int64_t{n} * kTileDots * rounds.width + rounds.column(begin, step)));
       }
     }
   }
   __device__ __forceinline__ void store(double* out) const {
     const std::int32_t in_row = thread % kRowPieces;
-    double* const own = out + in_row % 2 * (kLaneColumns / 4 * kPairValues + kHalfGap) + (thread / kRowPieces * 4 + in_row / 2) * 2;
+    double* const own = out + in_row % 2 * (kLaneColumns / 2 * kColumnValues + kHalfGap) + thread / kRowPieces * 4 + in_row / 2;
 #pragma unroll
     for (int step = 0; step < kRoundSteps; ++step) {
 #pragma unroll
       for (int n = 0; n < kDotTiles; ++n) {
 #pragma unroll
-        for (int c = 0; c < kPieceValues; c += 2) {
-          *reinterpret_cast<double2*>(own + step * kStepValues + c / 2 * kPairValues + n * kTileDots * 4 * 2) = {value_of(values[step][n], c),
-                                                                                                            value_of(values[step][n], c + 1)};
+        for (int c = 0; c < kPieceValues; ++c) {
+          own[step * kStepValues + c * kColumnValues + n * kTileDots * 4] = value_of(values[step][n], c);
         }
       }
     }
@@ -158,7 +157,7 @@ __device__ void multiply_rounds(const MixParams& p, Shared& shared, std::int32_t
       block = {};
     }
     const std::int32_t steps = rounds.steps(round);
-    const double* fn = shared.fragments[round % 2][group] + lane * 2;
+    const double* fn = shared.fragments[round % 2][group] + lane;
 #pragma unroll
     for (int step = 0; step < kRoundSteps; ++step) {
       if (step < steps) {
@@ -166,9 +165,7 @@ __device__ void multiply_rounds(const MixParams& p, Shared& shared, std::int32_t
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           part.add(words, half, [&](int n, int j) {
-            const double2 two = *reinterpret_cast<const double2*>(fn + step * kStepValues + half * kHalfGap + (half * 2 + j / 2) * kPairValues +
-                                                                  n * kTileDots * 4 * 2);
-            return j % 2 == 0 ? two.x : two.y;
+            return fn[step * kStepValues + half * kHalfGap + (half * 4 + j) * kColumnValues + n * kTileDots * 4];
           });
         }
       }

@@ -1,22 +1,274 @@
-// Experts (docs/spec/model.md 5.5). Pairs (row, choice) are sorted by expert, so that each expert is one product over its columns.
+// Routing and experts (docs/spec/model.md 5.5). Pairs (row, choice) are sorted by expert, so that each expert is one product over its
+// columns; the order of columns within an expert is free, since no column sees another.
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 
-#include "backends/cuda/kernels/activation.cuh"
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/gemm.h"
 #include "backends/cuda/kernels/launch.h"
-#include "backends/cuda/kernels/moe_scratch.cuh"
-#include "backends/cuda/kernels/moe_sort.cuh"
 #include "backends/cuda/kernels/packed_order.cuh"
 #include "backends/cuda/kernels/row_vectors.cuh"
 #include "backends/cuda/kernels/start.cuh"
+#include "sampling/prefix.h"
 
 namespace deepinfer::cuda {
 namespace {
 
+constexpr int kSortThreads = 1024;
+constexpr int kMaxExperts = kSortThreads;
+
+// --- routing ------------------------------------------------------------------------------------------------------
+
+__device__ double softplus(double x) { return fmax(x, 0.0) + log1p(exp(-fabs(x))); }
+
+/// The best of a lane's experts lane, lane + 32, …: larger value first, then the smaller id.
+struct LaneBest {
+  unsigned order = 0;  ///< below that of every value
+  std::int32_t id = INT32_MAX;
+
+  __device__ LaneBest(const float* values, std::int32_t count, unsigned chosen) {
+    for (std::int32_t e = static_cast<std::int32_t>(threadIdx.x); e < count; e += 32) {
+      const unsigned own = sampling::order_key(values[e]);
+      if ((chosen >> e / 32 & 1U) == 0 && own > order) {
+        order = own;
+        id = e;
+      }
+    }
+  }
+};
+
+/// One block a row: a thread scores an expert, the first warp chooses. Shared memory: scores, biased scores, chosen experts.
+__global__ void select_experts_kernel(RouteParams p, const float* logits) {
+  extern __shared__ float memory[];
+  begin_in_turn();
+  const std::int64_t r = blockIdx.x;
+  const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
+  float* scores = memory;
+  float* biased = memory + p.num_experts;
+  auto* ids = reinterpret_cast<std::int32_t*>(memory + 2 * p.num_experts);
+  const bool is_image = p.is_image != nullptr && p.is_image[r] != 0;
+  const float* bias = is_image ? p.bias_image : p.bias;
+  bool finite = true;
+  for (auto e = static_cast<std::int32_t>(threadIdx.x); e < p.num_experts; e += static_cast<std::int32_t>(blockDim.x)) {
+    const float logit = logits[r * p.num_experts + e];
+    scores[e] = static_cast<float>(sqrt(softplus(logit)));
+    const float value = scores[e] + bias[e];
+    biased[e] = isnan(value) ? -INFINITY : value;
+    finite = finite && isfinite(logit);
+  }
+  finite = __syncthreads_and(finite) != 0;
+  if (threadIdx.x >= 32) {
+    return;
+  }
+  // The best of what is left, top_k times. A lane marks those of its experts that are chosen in a word.
+  unsigned chosen = 0;
+  LaneBest best(biased, p.num_experts, chosen);
+  for (std::int32_t i = 0; i < p.top_k; ++i) {
+    const unsigned order = __reduce_max_sync(kWholeWarp, best.order);
+    const std::int32_t id = __reduce_min_sync(kWholeWarp, best.order == order ? best.id : INT32_MAX);
+    if (id == best.id) {
+      chosen |= 1U << id / 32;
+      best = LaneBest(biased, p.num_experts, chosen);
+    }
+  }
+  // Ascending ids: word by word of 32 experts.
+  std::int32_t before = 0;
+  for (std::int32_t word = 0; word * 32 < p.num_experts; ++word) {
+    const bool is_chosen = (chosen >> word & 1U) != 0;
+    const unsigned mask = __ballot_sync(kWholeWarp, is_chosen);
+    if (is_chosen) {
+      ids[before + __popc(mask & ((1U << lane) - 1U))] = word * 32 + lane;
+    }
+    before += __popc(mask);
+  }
+  __syncwarp();
+  double sum = 1e-20;
+  for (std::int32_t i = 0; i < p.top_k; ++i) {
+    sum += scores[ids[i]];
+  }
+  for (std::int32_t i = lane; i < p.top_k; i += 32) {
+    p.expert[r * p.top_k + i] = ids[i];
+    p.expert_weight[r * p.top_k + i] = finite ? static_cast<float>(scores[ids[i]] / sum * p.routed_scaling) : NAN;
+  }
+}
+
+// --- experts ------------------------------------------------------------------------------------------------------
+
+/// How the products of one call are cut. The experts' products share one list of tiles.
+struct MoePlan {
+  std::int64_t pairs;
+  ColumnTiles routed;
+  WeightKind shared_kind;
+  ColumnTiles shared_in, shared_out;
+
+  explicit MoePlan(const MoeParams& p)
+      : pairs(static_cast<std::int64_t>(p.num_rows) * p.top_k),
+        routed(tiles_for_experts(
+            takes_warpgroups(WeightKind::fp4, p.intermediate, p.hidden) && takes_warpgroups(WeightKind::fp4, p.hidden, p.intermediate), pairs,
+            p.num_experts)),
+        shared_kind(kind_of(p.shared.w1.format)),
+        shared_in(tiles_for(shared_kind, 2, p.intermediate, p.hidden, p.num_rows)),
+        shared_out(tiles_for(kind_of(p.shared.w2.format), 1, p.hidden, p.intermediate, p.num_rows)) {}
+};
+
+/// Device memory between the kernels of one call. P = rows * top_k pairs, sorted by expert; the shared expert's rows follow.
+struct MoeScratch {
+  std::int32_t* row_of;     // [P] row of a sorted pair
+  std::int32_t* place_of;   // [P] sorted place of pair row * top_k + choice
+  std::int32_t* pair_of;    // [P] and the other way round
+  std::int32_t* num_tiles;  // and steps of wide tiles
+  int4* tiles;
+  std::int32_t* tile_of;  // wide tiles: of each step of places
+  bf16* x_routed;  // inputs of w1 and w3, packed or [rows, hidden]
+  bf16* x_shared;
+  bf16* gate_up;     // [P + rows, 2 * intermediate]
+  Q8Rows act;        // [P + rows, intermediate]
+  bf16* act_routed;  // inputs of w2, packed or [P, intermediate]
+  bf16* act_shared;
+  bf16* out;  // [P + rows, hidden]
+};
+
+/// Lays the parts out from `base`; with base null `end` is the size.
+MoeScratch lay_out(const MoeParams& p, const MoePlan& plan, std::uint8_t* base, std::size_t& end) {
+  const std::int64_t rows = p.num_rows;
+  const std::int64_t all = plan.pairs + rows;
+  end = 0;
+  const auto take = [&]<class T>(T*& out, std::int64_t count) {
+    out = reinterpret_cast<T*>(base + end);
+    end += (static_cast<std::size_t>(count) * sizeof(T) + 255) / 256 * 256;
+  };
+  const auto inputs = [](const ColumnTiles& tiles, std::int64_t rows_there, int k) {
+    return tiles.is_packed ? tiles.values(k) : tiles.reads_plain() ? 0 : rows_there * k;
+  };
+  MoeScratch s{};
+  take(s.row_of, plan.pairs);
+  take(s.place_of, plan.pairs);
+  take(s.pair_of, plan.pairs);
+  take(s.num_tiles, 2);
+  take(s.tiles, plan.routed.count);
+  take(s.tile_of, plan.routed.is_wide ? plan.routed.places / kWideStep : 0);
+  take(s.x_routed, inputs(plan.routed, rows, p.hidden));
+  take(s.x_shared, inputs(plan.shared_in, rows, p.hidden));
+  take(s.gate_up, all * 2 * p.intermediate);
+  take(s.act.codes, all * p.intermediate);
+  take(s.act.scales, all * p.intermediate / kQ8Group);
+  take(s.act_routed, inputs(plan.routed, plan.pairs, p.intermediate));
+  take(s.act_shared, inputs(plan.shared_out, rows, p.intermediate));
+  take(s.out, all * p.hidden);
+  return s;
+}
+
+/// Exclusive sum over the threads of a block of kSortThreads.
+__device__ std::int32_t scan(std::int32_t value, std::int32_t* shared) {
+  const std::int32_t lane = threadIdx.x % 32;
+  std::int32_t sum = value;
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const std::int32_t other = __shfl_up_sync(kWholeWarp, sum, offset);
+    sum += lane >= offset ? other : 0;
+  }
+  if (lane == 31) {
+    shared[threadIdx.x / 32] = sum;
+  }
+  __syncthreads();
+  std::int32_t before = 0;
+  for (std::int32_t warp = 0; warp < static_cast<std::int32_t>(threadIdx.x / 32); ++warp) {
+    before += shared[warp];
+  }
+  __syncthreads();
+  return before + sum - value;
+}
+
+/// One block, a thread an expert: counts, offsets, tiles and places of all pairs.
+__global__ void sort_pairs_kernel(MoeParams p, MoeScratch s, ColumnTiles routed) {
+  __shared__ std::int32_t cursor[kMaxExperts];
+  __shared__ std::int32_t count[kMaxExperts];
+  __shared__ std::int32_t warps[kSortThreads / 32];
+  const std::int32_t pairs = p.num_rows * p.top_k;
+  const std::int32_t e = threadIdx.x;
+  begin_in_turn();
+  count[e] = 0;
+  __syncthreads();
+  for (std::int32_t i = threadIdx.x; i < pairs; i += kSortThreads) {
+    atomicAdd(&count[p.expert[i]], 1);
+  }
+  __syncthreads();
+  const std::int32_t part = routed.is_wide ? wide_part(count[e]) : routed.columns;  // columns of a tile
+  const std::int32_t room = routed.is_wide ? wide_columns(part) : part;             // their places; less in the last one of an expert
+  const std::int32_t tiles = (count[e] + part - 1) / part;
+  const std::int32_t last = tiles == 0 ? 0 : count[e] - (tiles - 1) * part;
+  const std::int32_t places = tiles == 0 ? 0 : (tiles - 1) * room + (routed.is_wide ? wide_columns(last) : room);
+  const std::int32_t first = scan(count[e], warps);
+  const std::int32_t first_tile = scan(tiles, warps);
+  const std::int32_t first_place = scan(places, warps);
+  cursor[e] = first;
+  for (std::int32_t tile = 0; tile < tiles; ++tile) {
+    const std::int32_t done = tile * part;
+    s.tiles[first_tile + tile] = make_int4(e, first + done, min(part, count[e] - done), first_place + tile * room);
+  }
+  for (std::int32_t step = 0; routed.is_wide && step < places / kWideStep; ++step) {
+    s.tile_of[first_place / kWideStep + step] = first_tile + step * kWideStep / room;
+  }
+  if (e + 1 == kSortThreads) {
+    s.num_tiles[0] = first_tile + tiles;
+    s.num_tiles[1] = (first_place + places) / kWideStep;
+  }
+  __syncthreads();
+  for (std::int32_t i = threadIdx.x; i < pairs; i += kSortThreads) {
+    const std::int32_t place = atomicAdd(&cursor[p.expert[i]], 1);
+    s.row_of[place] = i / p.top_k;
+    s.place_of[i] = place;
+    s.pair_of[place] = i;
+  }
+}
+
 constexpr int kActivateThreads = 96;  // of the 288 that an intermediate row of the released model takes
+
+/// bf16(silu(g) * t * weight) as the reference computes it: in double precision, with clamped g and t.
+__device__ __noinline__ float activate_exactly(float gate, float up, float limit, float weight) {
+  const double g = gate > limit ? limit : gate;
+  const double t = up > limit ? limit : up < -limit ? -limit : up;
+  return to_float(round_bf16(g / (1.0 + exp(-g)) * t * weight));
+}
+
+/// The same, if single precision decides the rounding. It is wrong by less than 2^-20 (exponential and quotient 2 units in the last place each, a
+/// sum and two products one half each), which leaves one value of 2,000 open.
+struct QuickActivation {
+  float value;
+  bool is_decided;
+
+  __device__ __forceinline__ QuickActivation(float gate, float up, float limit, float weight) {
+    constexpr float kError = 0x1p-20F;
+    constexpr float kLeast = 0x1p-100F;  // of intermediate results too, which have fewer digits below 2^-126
+    const float g = gate > limit ? limit : gate;
+    const float t = up > limit ? limit : up < -limit ? -limit : up;
+    const float silu = __fdividef(g, 1.0F + expf(-g));
+    const float x = silu * t * weight;
+    const unsigned bounds = bf16_pair(x * (1.0F - kError), x * (1.0F + kError));
+    const float least = fminf(fminf(fabsf(silu), fabsf(silu * t)), fabsf(x));
+    value = __uint_as_float(bounds << 16);
+    is_decided = bounds >> 16 == (bounds & 0xFFFFU) && least > kLeast && fabsf(x) < INFINITY;
+  }
+};
+
+__device__ __forceinline__ Vector activate_vector(const Vector& gate, const Vector& up, float limit, float weight) {
+  Vector out;
+  unsigned open = 0;  // one branch for all, so that the values are worked out side by side
+#pragma unroll
+  for (int e = 0; e < kVector; ++e) {
+    const QuickActivation quick(gate.v[e], up.v[e], limit, weight);
+    out.v[e] = quick.value;
+    open |= quick.is_decided ? 0U : 1U << e;
+  }
+  if (open != 0) {
+#pragma unroll
+    for (int e = 0; e < kVector; ++e) {
+      if ((open >> e & 1U) != 0) {
+        out.v[e] = activate_exactly(gate.v[e], up.v[e], limit, weight);
+      }
+    }
+  }
+  return out;
+}
 
 __device__ __forceinline__ float limit_of(const MoeParams& p) { return p.swiglu_limit > 0 ? p.swiglu_limit : INFINITY; }
 
@@ -129,6 +381,18 @@ __global__ void combine_kernel(MoeParams p, MoeScratch s) {
 
 }  // namespace
 
+void select_experts(const RouteParams& p, const float* logits, cudaStream_t stream) {
+  // A thread an expert takes the least time for one row, fewer for many: one warp of each chooses.
+  constexpr std::int32_t kFewRows = 512;
+  constexpr std::int32_t kManyThreads = 128;
+  const std::int32_t most = p.num_rows <= kFewRows ? kRowThreads : kManyThreads;
+  start(select_experts_kernel,
+        {.grid = dim3(p.num_rows),
+         .block = std::min(most, (p.num_experts + 31) / 32 * 32),
+         .shared_bytes = static_cast<std::size_t>(2 * p.num_experts + p.top_k) * sizeof(float)},
+        stream, p, logits);
+}
+
 std::size_t moe_scratch_bytes(const MoeParams& p) {
   std::size_t size_bytes = 0;
   lay_out(p, MoePlan(p), nullptr, size_bytes);
@@ -217,13 +481,7 @@ void moe_routed(const MoeParams& p, void* scratch, cudaStream_t stream) {
   }
   const MoeScratch s = scratch_of(p, plan, scratch);
   // The tiles come first: the products read them before they wait.
-  if (plan.pairs <= kFewPairs) {
-    start(sort_few_pairs_kernel, {.grid = dim3(1), .block = kFewPairs}, stream, p, s, plan.routed);
-  } else {
-    const auto most = static_cast<unsigned>(std::clamp<std::int64_t>(plan.pairs / kSortThreads, 1, kMostClusterBlocks));
-    const auto blocks = static_cast<int>(std::bit_floor(most));
-    start(sort_pairs_kernel, {.grid = dim3(blocks), .block = kSortThreads, .cluster = blocks}, stream, p, s, plan.routed);
-  }
+  start(sort_pairs_kernel, {.grid = dim3(1), .block = kSortThreads}, stream, p, s, plan.routed);
   PackParams pack = packing(p, plan, s);
   if (!plan.routed.reads_plain()) {
     pack_q8(pack, p.x, stream);

@@ -39,49 +39,6 @@ __device__ __forceinline__ void store_vector(const Vector& x, bf16* out) {
   *reinterpret_cast<uint4*>(out) = make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-// --- roundings that single precision decides ----------------------------------------------------------------------
-
-/// min and max that give NaN for NaN.
-__device__ __forceinline__ float min_of(float a, float b) {
-  float out = 0;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(out) : "f"(a), "f"(b));
-  return out;
-}
-__device__ __forceinline__ float max_of(float a, float b) {
-  float out = 0;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(out) : "f"(a), "f"(b));
-  return out;
-}
-
-/// The bf16 next to x.
-__device__ __forceinline__ float rounded_bf16(float x) { return __uint_as_float(bf16_pair(0.0F, x) & 0xFFFF0000U); }
-__device__ __forceinline__ Vector rounded_bf16(const Vector& x) {
-  Vector out;
-#pragma unroll
-  for (int i = 0; i < kVector; ++i) {
-    out.v[i] = rounded_bf16(x.v[i]);
-  }
-  return out;
-}
-
-/// 0 where both bounds of a value have the same bf16.
-__device__ __forceinline__ unsigned halves_differ(unsigned bounds) { return bounds ^ __byte_perm(bounds, 0, 0x1032); }
-
-/// Whether some of a thread's values are left to double precision: their bounds round differently, or what they were made of is too small for
-/// all of its digits, too large or no number.
-struct OpenRoundings {
-  unsigned differs = 0;
-  float least = INFINITY;
-  float most = 0;
-
-  __device__ __forceinline__ void look(unsigned bounds, float size) {
-    differs |= halves_differ(bounds);
-    least = fminf(least, size);
-    most = max_of(most, size);
-  }
-  [[nodiscard]] __device__ __forceinline__ bool has_digits(float least_size) const { return least > least_size && most < INFINITY; }
-};
-
 /// bf16(w (x inverse)) in double precision.
 inline __device__ __noinline__ float scale_exactly(float x, float w, double inverse) { return to_float(round_bf16(w * (x * inverse))); }
 
@@ -101,26 +58,25 @@ __device__ __forceinline__ void norm_vector(Vector& x, const uint4& weight, std:
   }
   const auto quick_inverse = static_cast<float>(inverse);
   const Vector w = vector_of(weight);
-  const auto bounds_of = [](float y) { return bf16_pair(y * (1.0F - kError), y * (1.0F + kError)); };
-  Vector y;
-  OpenRoundings open;
+  unsigned open = 0;  // one branch for all
+  Vector out;
 #pragma unroll
   for (int i = 0; i < kVector; ++i) {
     const float product = w.v[i] * x.v[i];
-    y.v[i] = product * quick_inverse;
-    open.look(bounds_of(y.v[i]), fabsf(y.v[i]));
-    open.least = fminf(open.least, fabsf(product));
+    const float y = product * quick_inverse;
+    const unsigned bounds = bf16_pair(y * (1.0F - kError), y * (1.0F + kError));
+    out.v[i] = __uint_as_float(bounds << 16);
+    open |= bounds >> 16 == (bounds & 0xFFFFU) && fminf(fabsf(product), fabsf(y)) > kLeast && fabsf(y) < INFINITY ? 0U : 1U << i;
   }
-  const bool has_digits = open.has_digits(kLeast);
-  if (open.differs == 0 && has_digits) {  // one branch for all
-    x = rounded_bf16(y);
-    return;
-  }
+  if (open != 0) {
 #pragma unroll
-  for (int i = 0; i < kVector; ++i) {
-    const bool is_open = !has_digits || halves_differ(bounds_of(y.v[i])) != 0;
-    x.v[i] = is_open ? scale_exactly(x.v[i], w.v[i], inverse) : rounded_bf16(y.v[i]);
+    for (int i = 0; i < kVector; ++i) {
+      if ((open >> i & 1U) != 0) {
+        out.v[i] = scale_exactly(x.v[i], w.v[i], inverse);
+      }
+    }
   }
+  x = out;
 }
 
 struct VectorQ8 {
