@@ -123,6 +123,32 @@ struct LongContext {
   }
 };
 
+/// Every row of one request, as in a prefill from its start.
+void time_prefill(Device& device, const std::string& filter, double bandwidth) {
+  for (const CandidateMode mode : {CandidateMode::none, CandidateMode::produce}) {
+    const std::string name = std::string("index_select 32x128 prefill") + (mode == CandidateMode::produce ? " produce" : "");
+    for (const std::int32_t rows : {1024, 8192}) {
+      if (name.find(filter) == std::string::npos) {
+        continue;
+      }
+      LongContext work(device, 1, rows, mode);
+      const std::vector<std::int32_t> ids = test::first_rows(rows);
+      const std::vector<std::int32_t> zeros(ids.size(), 0);
+      IndexSelectParams& p = work.params;
+      p.rows = {rows, work.memory.put(ids), work.memory.put(zeros)};
+      p.q = work.memory.put(test::random_bf16(2, ids, LongContext::kHeads * LongContext::kDim));
+      p.head_weight = work.memory.put(test::random_bf16(3, ids, LongContext::kHeads));
+      p.rope = test::put_rope(work.memory, ids, LongContext::kRope);
+      p.list = work.memory.room<std::int32_t>(ids.size() * LongContext::kTopK);
+      p.candidates = work.memory.room<std::int32_t>(ids.size() * LongContext::kTopBlocks);
+      const double scored = 0.5 * rows * rows;
+      const double seconds = seconds_of(work.memory.stream(), [&] { device.ops().index_select(work.memory.stream(), p); });
+      report(name, rows, seconds, rows * (2.0 * LongContext::kHeads * LongContext::kDim + 4.0 * LongContext::kTopK),
+             scored * 2 * LongContext::kHeads * LongContext::kDim, bandwidth);
+    }
+  }
+}
+
 void time_long_contexts(Device& device, const std::string& filter, double bandwidth) {
   for (const std::int32_t context : {8192, 131072, 1048576}) {
     for (const auto& [mode, text] :
@@ -180,6 +206,7 @@ int run(const std::string& filter, std::int32_t only_rows) {
       }
     }
   }
+  time_prefill(**device, filter, bandwidth);
   time_long_contexts(**device, filter, bandwidth);
   return 0;
 }

@@ -90,7 +90,7 @@ struct OpCase {
   std::string op;
   std::string shape;
   std::int32_t sum_length = 1;   ///< terms of the longest sum
-  std::int32_t max_rows = 1000;  ///< row ids stay below it
+  std::int32_t max_rows = 8192;  ///< row ids stay below it
   /// Prepares the rows with the given ids, ascending. What row i holds depends on i only.
   std::function<PreparedOp(Device&, std::span<const std::int32_t> rows)> prepare;
 };

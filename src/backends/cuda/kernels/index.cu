@@ -4,6 +4,8 @@
 #include <type_traits>
 
 #include "backends/cuda/kernels/cluster.cuh"
+#include "backends/cuda/kernels/hopper.h"
+#include "backends/cuda/kernels/index_many.cuh"
 #include "backends/cuda/kernels/index_scores.cuh"
 
 namespace deepinfer::cuda {
@@ -312,12 +314,24 @@ std::int64_t index_scores_per_row(const IndexSelectParams& p) {
 void index_select(const IndexSelectParams& p, std::int64_t first_row, std::int64_t rows, float* scores, cudaStream_t stream) {
   const auto factor = static_cast<float>(1.0 / sqrt(static_cast<double>(p.index_dim) * p.heads));
   const std::int64_t stride = index_scores_per_row(p);
-  constexpr std::int64_t kBlocks = kMultiprocessors * 3;  // that run at once at the released model's width; each goes on to further keys
   const std::int64_t needed = (stride + kBlockKeys - 1) / kBlockKeys;
-  const dim3 grid(static_cast<unsigned>(std::min(needed, std::max<std::int64_t>(1, kBlocks / rows))), static_cast<unsigned>(rows));
-  start(score_kernel_for(scale_blocks(p)),
-        {.grid = grid, .block = kScoreThreads, .shared_bytes = static_cast<std::size_t>(Query::bytes(p.heads, p.index_dim))}, stream, p,
-        first_row, factor, scores, stride);
+  // As many blocks as run at once; each goes on to further keys.
+  const auto grid = [&](std::int64_t row_blocks, std::int64_t blocks) {
+    return dim3(static_cast<unsigned>(std::min(needed, std::max<std::int64_t>(1, blocks / row_blocks))), static_cast<unsigned>(row_blocks));
+  };
+  if (hopper_multiprocessors() > 0 && many::takes(p)) {
+    start(many::score_many_kernel,
+          {.grid = grid((rows + many::kRows - 1) / many::kRows, kMultiprocessors * 2),
+           .block = kScoreThreads,
+           .shared_bytes = sizeof(many::Queries)},
+          stream, p, first_row, rows, factor, scores, stride);
+  } else {
+    start(score_kernel_for(scale_blocks(p)),
+          {.grid = grid(rows, kMultiprocessors * 3),
+           .block = kScoreThreads,
+           .shared_bytes = static_cast<std::size_t>(Query::bytes(p.heads, p.index_dim))},
+          stream, p, first_row, factor, scores, stride);
+  }
   const unsigned selections = p.candidate_mode == CandidateMode::produce ? 2 : 1;
   const unsigned blocks = select_blocks(stride, rows * selections);
   start(select_kernel,

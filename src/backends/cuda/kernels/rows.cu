@@ -1,4 +1,6 @@
 // Residual streams, norms, quantisation and rotations: one block a row (docs/spec/model.md 4.3-4.6, 5.1-5.3).
+#include <algorithm>
+
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/launch.h"
 #include "backends/cuda/kernels/row_vectors.cuh"
@@ -7,7 +9,7 @@
 namespace deepinfer::cuda {
 namespace {
 
-constexpr int kExpandColumns = 4;
+constexpr std::int32_t kMostExpandThreads = 640;  // as registers allow
 
 __global__ void embed_kernel(EmbedParams p) {
   begin_in_turn();
@@ -122,17 +124,21 @@ __global__ void quantise_vectors_kernel(QuantiseParams p) {
   }
 }
 
-/// A thread takes four neighbouring columns of all streams. Coefficients come first: stores to h would hold back loads after them.
+/// Pair i of eight neighbouring bf16.
+__device__ __forceinline__ void turn(const uint4& words, int i, double (&out)[2]) {
+  const unsigned word = i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
+  out[0] = static_cast<double>(__uint_as_float(word << 16));
+  out[1] = static_cast<double>(__uint_as_float(word & 0xFFFF0000U));
+}
+
+/// A thread takes eight neighbouring columns of all streams at a time. Coefficients come first: they are turned to doubles once, and stores
+/// to h would hold back loads after them; for the same reason the columns after the current ones are loaded before it stores.
 template <int kStreams>
-__global__ void expand_kernel(ExpandParams p) {
+__global__ __launch_bounds__(kMostExpandThreads) void expand_kernel(ExpandParams p) {
   begin_in_turn();
   const std::int64_t r = blockIdx.x;
-  const std::int32_t c = (blockIdx.y * kBlockThreads + threadIdx.x) * kExpandColumns;
-  if (c >= p.hidden) {
-    return;
-  }
-  float comb[kStreams * kStreams];
-  float post[kStreams];
+  double comb[kStreams * kStreams];
+  double post[kStreams];
 #pragma unroll
   for (int i = 0; i < kStreams * kStreams; ++i) {
     comb[i] = p.comb[r * kStreams * kStreams + i];
@@ -141,29 +147,48 @@ __global__ void expand_kernel(ExpandParams p) {
   for (int k = 0; k < kStreams; ++k) {
     post[k] = p.post[r * kStreams + k];
   }
-  bf16* h = row_at(p.h, r, static_cast<std::int64_t>(kStreams) * p.hidden) + c;
-  ushort4 old[kStreams];
-#pragma unroll
-  for (int j = 0; j < kStreams; ++j) {
-    old[j] = *reinterpret_cast<const ushort4*>(row_at(h, j, p.hidden));
-  }
-  const ushort4 y = *reinterpret_cast<const ushort4*>(row_at(p.y, r, p.hidden) + c);
-  const auto value = [](const ushort4& v, int i) {
-    return to_float(bf16{i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w});
-  };
-#pragma unroll
-  for (int k = 0; k < kStreams; ++k) {
-    unsigned short out[kExpandColumns];
-#pragma unroll
-    for (int i = 0; i < kExpandColumns; ++i) {
-      double sum = static_cast<double>(post[k]) * value(y, i);
+  bf16* h = row_at(p.h, r, static_cast<std::int64_t>(kStreams) * p.hidden);
+  uint4 old[kStreams];
+  uint4 y{};
+  const auto load = [&](std::int32_t c) {
+    if (c < p.hidden) {
 #pragma unroll
       for (int j = 0; j < kStreams; ++j) {
-        sum += static_cast<double>(comb[j * kStreams + k]) * value(old[j], i);
+        old[j] = *reinterpret_cast<const uint4*>(row_at(h, j, p.hidden) + c);
       }
-      out[i] = round_bf16(sum).bits;
+      y = *reinterpret_cast<const uint4*>(row_at(p.y, r, p.hidden) + c);
     }
-    *reinterpret_cast<ushort4*>(row_at(h, k, p.hidden)) = make_ushort4(out[0], out[1], out[2], out[3]);
+  };
+  const auto step = static_cast<std::int32_t>(gridDim.y * blockDim.x) * kVector;
+  auto c = static_cast<std::int32_t>(blockIdx.y * blockDim.x + threadIdx.x) * kVector;
+  load(c);
+  for (; c < p.hidden; c += step) {
+    unsigned out[kStreams][kVector / 2];
+#pragma unroll
+    for (int i = 0; i < kVector / 2; ++i) {
+      double values[kStreams][2];
+#pragma unroll
+      for (int j = 0; j < kStreams; ++j) {
+        turn(old[j], i, values[j]);
+      }
+      double y_values[2];
+      turn(y, i, y_values);
+#pragma unroll
+      for (int k = 0; k < kStreams; ++k) {
+        double sums[2] = {post[k] * y_values[0], post[k] * y_values[1]};
+#pragma unroll
+        for (int j = 0; j < kStreams; ++j) {
+          sums[0] = fma(comb[j * kStreams + k], values[j][0], sums[0]);  // products are exact
+          sums[1] = fma(comb[j * kStreams + k], values[j][1], sums[1]);
+        }
+        out[k][i] = round_pair(sums[0], sums[1]);
+      }
+    }
+    load(c + step);
+#pragma unroll
+    for (int k = 0; k < kStreams; ++k) {
+      *reinterpret_cast<uint4*>(row_at(h, k, p.hidden) + c) = make_uint4(out[k][0], out[k][1], out[k][2], out[k][3]);
+    }
   }
 }
 
@@ -270,11 +295,17 @@ void collapse_norm(const CollapseNormParams& p, cudaStream_t stream) {
 }
 
 void expand(const ExpandParams& p, cudaStream_t stream) {
-  const auto grid = [&](int columns) { return dim3(p.num_rows, (p.hidden + kBlockThreads * columns - 1) / (kBlockThreads * columns)); };
-  if (p.streams == 4 && p.hidden % kExpandColumns == 0) {
-    start(expand_kernel<4>, {.grid = grid(kExpandColumns), .block = kBlockThreads}, stream, p);
+  constexpr std::int32_t kFewRows = 132;  // spread over more blocks
+  constexpr std::int32_t kSmallBlock = 128;
+  if (p.streams == 4 && p.hidden % kVector == 0) {
+    const std::int32_t pieces = p.hidden / kVector;
+    if (p.num_rows <= kFewRows) {
+      start(expand_kernel<4>, {.grid = dim3(p.num_rows, (pieces + kSmallBlock - 1) / kSmallBlock), .block = kSmallBlock}, stream, p);
+    } else {  // two pieces a thread
+      start(expand_kernel<4>, {.grid = dim3(p.num_rows), .block = std::min(kMostExpandThreads, (pieces + 63) / 64 * 32)}, stream, p);
+    }
   } else {
-    start(expand_any_kernel, {.grid = grid(1), .block = kBlockThreads}, stream, p);
+    start(expand_any_kernel, {.grid = dim3(p.num_rows, (p.hidden + kBlockThreads - 1) / kBlockThreads), .block = kBlockThreads}, stream, p);
   }
 }
 

@@ -1,0 +1,292 @@
+// Attention core for 64 heads of 512 values (docs/spec/model.md 5.4 "Core") where rows are many (SM90): the bits of attention_wide.cu. Blocks
+// stay and take one row after the other. Two warpgroups decode keys to shared memory, tiles of 64 and two of them ahead; two others multiply,
+// first all scores, which stay in registers, in turn, then the outputs, half of the columns each. Between, probabilities take the place of the
+// queries. Keys are decoded twice, since a row's do not fit, and are looked for and fetched a row ahead.
+//
+// What bounds it: with 640 keys a row takes 20,500 cycles of the tensor cores, 22,000 of shared memory, since products of 64 heads read as
+// much as they keep busy, 21,000 of the integer units for decoding, and 2,600 of the exponential ones, in which the tensor cores wait.
+#include <algorithm>
+
+#include "backends/cuda/kernels/attention_wide.h"
+#include "backends/cuda/kernels/hopper.h"
+#include "backends/cuda/kernels/many_keys.cuh"
+#include "backends/cuda/kernels/many_outputs.cuh"
+#include "backends/cuda/kernels/start.cuh"
+
+namespace deepinfer::cuda {
+namespace wide {
+namespace {
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+constexpr int kMultiplyRegisters = 208;
+constexpr int kDecodeRegisters = 48;
+
+__device__ __forceinline__ void multiplying_barrier() { asm volatile("bar.sync 1, %0;" ::"n"(2 * kGroupThreads) : "memory"); }
+
+/// Four 8 x 8 matrices as they lie: lanes 0-7, 8-15, 16-23, 24-31 give where the rows go.
+__device__ __forceinline__ void store_matrices(unsigned row, const unsigned (&matrices)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(row), "r"(matrices[0]), "r"(matrices[1]),
+               "r"(matrices[2]), "r"(matrices[3])
+               : "memory");
+}
+
+/// A thread of a warpgroup that multiplies. Scores and sums lie as products leave them: rows are heads.
+struct Multiplier {
+  ManyShared& shared;
+  std::int32_t group = threadIdx.x / kGroupThreads;
+  std::int32_t lane = threadIdx.x % 32;
+  std::int32_t t = threadIdx.x % 4;
+  std::int32_t warp = threadIdx.x % kGroupThreads / 32;
+  std::int32_t head = warp * 16 + lane / 4;  ///< and 8 more
+
+  __device__ __forceinline__ void tell(std::uint32_t barrier) const {
+    __syncwarp();
+    if (lane == 0) {
+      arrive(barrier);
+    }
+  }
+
+  /// Products of the block's n-th tile with the queries; the other warpgroup does not read it.
+  __device__ __forceinline__ void score(unsigned n, float (&scores)[32]) const {
+#pragma unroll
+    for (float& score : scores) {
+      score = 0;
+    }
+    const unsigned queries = shared_address(shared.tiles);
+    const unsigned keys = shared_address(shared.keys[place_of(n)]);
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      wait_barrier(shared.full(place_of(n), chunk), parity_of(n));
+      begin_products();
+#pragma unroll
+      for (int product = 0; product < kChunkColumns / 16; ++product) {
+        const auto tile = static_cast<unsigned>((chunk * (kChunkColumns / 64) + product / 4) * kTileBytes);
+        multiply_rows(scores, queries + tile, keys + tile, product % 4);
+      }
+      end_products();
+    }
+    wait_products<0>();
+    take_sums(scores);
+    __syncwarp();
+    if (lane == 0) {
+      arrive(shared.empty(place_of(n)));
+      arrive(shared.empty(place_of(n)));  // for the other one too
+    }
+  }
+
+  /// -infinity for empty places.
+  __device__ __forceinline__ void mask(const RowKeys& row, std::int32_t tile, float (&scores)[32]) const {
+    const std::int32_t word = row.first_place[tile] / 32;
+    const unsigned taken[2] = {row.taken[word], row.taken[word + 1]};
+    if ((taken[0] & taken[1]) != ~0U) {
+#pragma unroll
+      for (int i = 0; i < 32; ++i) {
+        const int key = i / 4 * 8 + i % 2;
+        scores[i] = (taken[key / 32] >> (key % 32 + 2 * t) & 1U) != 0 ? scores[i] : -INFINITY;
+      }
+    }
+  }
+
+  /// Scores to probabilities, in shared memory; adds them to the denominator of head + t / 2 * 8.
+  __device__ __forceinline__ void make_probabilities(std::int32_t tile, const float (&base)[2], float (&scores)[32], float& denominator) const {
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      scores[i] = probability_of(scores[i], base[i / 2 % 2]);
+    }
+    const unsigned out = shared_address(shared.tiles + tile * kTileBytes);
+#pragma unroll
+    for (int j = 0; j < 8; j += 2) {
+      const unsigned matrices[4] = {bf16_pair(scores[4 * j], scores[4 * j + 1]), bf16_pair(scores[4 * j + 2], scores[4 * j + 3]),
+                                    bf16_pair(scores[4 * j + 4], scores[4 * j + 5]), bf16_pair(scores[4 * j + 6], scores[4 * j + 7])};
+      store_matrices(out + tile_offset(warp * 16 + lane / 8 % 2 * 8 + lane % 8, j + lane / 16), matrices);
+    }
+    add_parts(scores, denominator);
+  }
+
+  /// Adds sums over parts of 16 keys, which come by the tree of attention_wide.cu: keys 8 apart, then those 4, 2 and 1 places apart.
+  __device__ __forceinline__ void add_parts(const float (&x)[32], float& denominator) const {
+    float halves[4][2];  // of the head that stays here
+#pragma unroll
+    for (int part = 0; part < 4; ++part) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float first = x[part * 8 + i] + x[part * 8 + 4 + i];
+        const float second = x[part * 8 + 2 + i] + x[part * 8 + 6 + i];
+        const float other = __shfl_xor_sync(kWholeWarp, t / 2 == 0 ? second : first, 2);
+        halves[part][i] = (t / 2 == 0 ? first : second) + other;
+      }
+    }
+    float sums[2];  // of parts t % 2 * 2 and the next
+#pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      float pair[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float other = __shfl_xor_sync(kWholeWarp, t % 2 == 0 ? halves[part + 2][i] : halves[part][i], 1);
+        pair[i] = (t % 2 == 0 ? halves[part][i] : halves[part + 2][i]) + other;
+      }
+      sums[part] = pair[0] + pair[1];
+    }
+    const float others[2] = {__shfl_xor_sync(kWholeWarp, sums[0], 1), __shfl_xor_sync(kWholeWarp, sums[1], 1)};
+    denominator += t % 2 == 0 ? sums[0] : others[0];
+    denominator += t % 2 == 0 ? sums[1] : others[1];
+    denominator += t % 2 == 0 ? others[0] : sums[0];
+    denominator += t % 2 == 0 ? others[1] : sums[1];
+  }
+
+  /// Scores of a row to probabilities; ends with a barrier. factors: what the sums of the lane's heads are multiplied with.
+  __device__ __forceinline__ void make_row(const AttendParams& p, const RowKeys& row, unsigned n, float (&factors)[2]) const {
+    float scores[kOwnTiles][32];
+    float highest[2] = {-INFINITY, -INFINITY};
+    const std::int32_t num_tiles = row.num_tiles;
+#pragma unroll
+    for (int i = 0; i < kOwnTiles; ++i) {
+      const std::int32_t tile = 2 * i + group;
+      if (tile < num_tiles) {
+        score(n + static_cast<unsigned>(tile), scores[i]);
+        mask(row, tile, scores[i]);
+#pragma unroll
+        for (int j = 0; j < 32; ++j) {
+          highest[j / 2 % 2] = fmaxf(highest[j / 2 % 2], scores[i][j]);  // skips NaN, which comes through its probability
+        }
+      } else {  // so that the compiler does not keep registers for them from row to row
+#pragma unroll
+        for (float& score : scores[i]) {
+          score = 0;
+        }
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      highest[half] = fmaxf(highest[half], __shfl_xor_sync(kWholeWarp, highest[half], 1));
+      highest[half] = fmaxf(highest[half], __shfl_xor_sync(kWholeWarp, highest[half], 2));
+      if (t == 0) {
+        shared.peaks[group][head + half * 8] = highest[half];
+      }
+    }
+    multiplying_barrier();  // also: all products with the queries are done
+    const float base[2] = {base_of(fmaxf(shared.peaks[0][head], shared.peaks[1][head])),
+                           base_of(fmaxf(shared.peaks[0][head + 8], shared.peaks[1][head + 8]))};
+    float denominator = 0;
+#pragma unroll
+    for (int i = 0; i < kOwnTiles; ++i) {
+      const std::int32_t tile = 2 * i + group;
+      if (tile < num_tiles) {
+        make_probabilities(tile, base, scores[i], denominator);
+      }
+    }
+    if (t % 2 == 0) {
+      shared.denominators[group][head + t / 2 * 8] = denominator;
+    }
+    publish_tiles();
+    multiplying_barrier();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::int32_t own = head + half * 8;
+      factors[half] = kKeyUnit / denominator_of(shared.denominators[0][own], shared.denominators[1][own], p.sink[own], base[half]);
+    }
+  }
+
+  /// sums += P key over all tiles, the first of which is the block's n-th.
+  __device__ __forceinline__ void sum_row(std::int32_t num_tiles, unsigned n, float (&sums)[2][64]) const {
+    const std::int32_t last_query_tile = min(num_tiles, kQueryTiles) - 1;
+    const auto leave = [&](std::int32_t tile) {
+      tell(shared.empty(place_of(n + static_cast<unsigned>(tile))));
+      if (tile == last_query_tile) {
+        tell(shared.queries_empty());
+      }
+    };
+#pragma unroll 1
+    for (std::int32_t tile = 0; tile < num_tiles; ++tile) {
+      const unsigned own = n + static_cast<unsigned>(tile);
+      const unsigned probabilities = shared_address(shared.tiles + tile * kTileBytes);
+      const unsigned values = shared_address(shared.keys[place_of(own)]) + static_cast<unsigned>(group * (kOwnColumns / 64) * kTileBytes);
+      wait_barrier(shared.full(place_of(own), static_cast<unsigned>(2 * group)), parity_of(own));
+      wait_barrier(shared.full(place_of(own), static_cast<unsigned>(2 * group + 1)), parity_of(own));
+      begin_products();
+#pragma unroll
+      for (int step = 0; step < kTileKeys / 16; ++step) {
+#pragma unroll
+        for (int block = 0; block < 2; ++block) {
+          multiply_tiles(sums[block], probabilities, step,
+                         values + static_cast<unsigned>(block * 2 * kTileBytes + step * 16 * kTileRowBytes), kTileBytes);
+        }
+      }
+      end_products();
+      wait_products<1>();
+      if (tile > 0) {
+        leave(tile - 1);
+      }
+    }
+    wait_products<0>();
+    if (num_tiles > 0) {
+      leave(num_tiles - 1);
+    } else {
+      tell(shared.queries_empty());
+    }
+    take_sums(sums[0]);
+    take_sums(sums[1]);
+  }
+};
+
+__device__ __forceinline__ void multiply_rows_of_block(const AttendParams& p, ManyShared& shared) {
+  const Multiplier own{shared};
+  unsigned count = 0;  // of rows
+  unsigned n = 0;      // of tiles
+#pragma unroll 1
+  for (std::int64_t r = blockIdx.x; r < p.rows.num_rows; r += gridDim.x, ++count) {
+    const RowKeys& row = shared.rows[place_of(count)];
+    wait_barrier(shared.row_full(place_of(count)), parity_of(count));
+    wait_barrier(shared.queries_full(), count & 1U);
+    const std::int32_t num_tiles = row.num_tiles;
+    float factors[2] = {1, 1};
+    if (num_tiles > 0) {
+      own.make_row(p, row, n, factors);
+    }
+    own.tell(shared.row_empty(place_of(count)));
+    float sums[2][64] = {};
+    own.sum_row(num_tiles, n + static_cast<unsigned>(num_tiles), sums);
+    n += 2 * static_cast<unsigned>(num_tiles);
+    finish_sums(p, r, own.group, factors, sums);
+  }
+}
+
+#endif  // SM90
+
+__global__ __launch_bounds__(kManyThreads, 1) void attend_many_kernel(const __grid_constant__ AttendParams p) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) std::uint8_t memory[];
+  ManyShared& shared = *reinterpret_cast<ManyShared*>(memory);
+  if (threadIdx.x == 0) {
+    shared.init_barriers();
+  }
+  __syncthreads();
+  begin_in_turn();
+  if (threadIdx.x >= 2 * kGroupThreads) {
+    give_registers<kDecodeRegisters>();
+    decode_rows(p, shared);
+  } else {
+    take_registers<kMultiplyRegisters>();
+    multiply_rows_of_block(p, shared);
+  }
+#endif
+}
+
+}  // namespace
+}  // namespace wide
+
+bool attend_many(const AttendParams& p, cudaStream_t stream) {
+  const int multiprocessors = hopper_multiprocessors();
+  if (multiprocessors == 0 || places_of(p).all > wide::kManyPlaces) {
+    return false;
+  }
+  start(wide::attend_many_kernel,
+        {.grid = dim3(static_cast<unsigned>(std::min(multiprocessors, p.rows.num_rows))),
+         .block = wide::kManyThreads,
+         .shared_bytes = sizeof(wide::ManyShared)},
+        stream, p);
+  return true;
+}
+
+}  // namespace deepinfer::cuda

@@ -1,0 +1,83 @@
+// Outputs of attention_many.cu: sums in registers to rounded, turned back and quantised values. Of 128 columns a thread has 32 neighbours,
+// the values of one scale.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/kernels/many_shared.cuh"
+#include "backends/cuda/kernels/wide_outputs.cuh"
+
+namespace deepinfer::cuda::wide {
+
+__device__ __forceinline__ float lower_of(unsigned pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float upper_of(unsigned pair) { return __uint_as_float(pair & 0xFFFF0000U); }
+
+/// As rotate_pair().
+__device__ __forceinline__ unsigned turned_pair(unsigned pair, float cos, float sin) {
+  const float x0 = lower_of(pair);
+  const float x1 = upper_of(pair);
+  return bf16_pair(__fmaf_rn(x0, cos, -__fmul_rn(x1, sin)), __fmaf_rn(x0, sin, __fmul_rn(x1, cos)));
+}
+
+/// Q8 of 32 neighbouring values, pairs of bf16.
+__device__ __forceinline__ void store_q8_columns(const unsigned (&pairs)[16], std::uint8_t* codes, std::uint8_t* scale_code) {
+  float amax = kQ8Floor;
+#pragma unroll
+  for (const unsigned pair : pairs) {
+    amax = fmaxf(amax, fmaxf(fabsf(lower_of(pair)), fabsf(upper_of(pair))));  // skips NaN
+  }
+  const std::uint8_t scale = power_of_two_scale(amax, kE4M3Max);
+  const float inverse = 1.0F / ue8m0_to_float(scale);
+  unsigned words[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    words[i] = e4m3_codes(lower_of(pairs[2 * i]) * inverse, upper_of(pairs[2 * i]) * inverse) |
+               e4m3_codes(lower_of(pairs[2 * i + 1]) * inverse, upper_of(pairs[2 * i + 1]) * inverse) << 16;
+  }
+  *reinterpret_cast<uint4*>(codes) = {words[0], words[1], words[2], words[3]};
+  *reinterpret_cast<uint4*>(codes + 16) = {words[4], words[5], words[6], words[7]};
+  *scale_code = scale;
+}
+
+/// All heads of row r, columns of warpgroup `group`.
+__device__ __forceinline__ void finish_sums(const AttendParams& p, std::int64_t r, std::int32_t group, const float (&factors)[2], const float (&sums)[2][64]) {
+  const std::int32_t first_turned = kDim - p.rope_dim;
+#pragma unroll
+  for (int part = 0; part < 4; ++part) {
+    const int half = part % 2;
+    const int block = part / 2;  // of 128 columns
+    const std::int64_t line = r * kHeads + threadIdx.x % kGroupThreads / 32 * 16 + threadIdx.x % 32 / 4 + half * 8;
+    const std::int32_t column = group * kOwnColumns + block * 128 + static_cast<std::int32_t>(threadIdx.x % 4) * 32;
+    unsigned pairs[16];
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      const float* from = sums[block] + step * 16 + half * 2;  // columns i and i + 4 lie side by side
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        pairs[step * 4 + 2 * i] = bf16_pair(from[i] * factors[half], from[4 + i] * factors[half]);
+        pairs[step * 4 + 2 * i + 1] = bf16_pair(from[8 + i] * factors[half], from[12 + i] * factors[half]);
+      }
+    }
+    if (column + 32 > first_turned) {
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        const std::int32_t turned = column + 2 * i - first_turned;
+        if (turned >= 0) {
+          const std::int64_t place = r * (p.rope_dim / 2) + turned / 2;
+          pairs[i] = turned_pair(pairs[i], p.rope.cos[place], -p.rope.sin[place]);
+        }
+      }
+    }
+    if (p.o != nullptr) {
+#pragma unroll
+      for (int i = 0; i < 16; i += 4) {
+        *reinterpret_cast<uint4*>(row_at(p.o, line, kDim) + column + 2 * i) = {pairs[i], pairs[i + 1], pairs[i + 2], pairs[i + 3]};
+      }
+    }
+    if (p.q8.codes != nullptr) {
+      store_q8_columns(pairs, row_at(p.q8.codes, line, kDim) + column, row_at(p.q8.scales, line, kDim / kQ8Group) + column / kQ8Group);
+    }
+  }
+}
+
+}  // namespace deepinfer::cuda::wide
