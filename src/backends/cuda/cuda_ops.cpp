@@ -45,9 +45,9 @@ void CudaOps::issue(Stream& stream, const Work& work) {
 
 /// The same with scratch memory: `work(memory, stream)`.
 template <class Element, class Work>
-void CudaOps::with_room(Stream& stream, Scratch& scratch, std::size_t count, const Work& work) {
+void CudaOps::with_room(Stream& stream, Scratch Rooms::*scratch, std::size_t count, const Work& work) {
   issue(stream, [&](cudaStream_t handle) {
-    Element* const memory = scratch.room<Element>(count);
+    Element* const memory = (static_cast<CudaStream&>(stream).rooms().*scratch).template room<Element>(count);
     if (!fault_.is_set()) {
       work(memory, handle);
     }
@@ -95,14 +95,14 @@ WeightLayout CudaOps::place_weight(Stream& s, const PlaceWeightParams& p) {
     const std::int64_t rows = std::min(step, p.n - first);
     const std::size_t start = static_cast<std::size_t>(first) * row_bytes;
     const std::size_t size = static_cast<std::size_t>(rows) * row_bytes;
-    with_room<std::uint8_t>(s, passing_, size, [&](std::uint8_t* passing, cudaStream_t stream) {
+    with_room<std::uint8_t>(s, &Rooms::passing, size, [&](std::uint8_t* passing, cudaStream_t stream) {
       s.copy(passing, p.from.codes + start, size);
       place_codes({.format = format, .rows = rows, .k = p.k, .in_units = in_units, .from = passing, .to = p.codes + start}, stream);
     });
   }
   const std::size_t scale_bytes = weight_scale_bytes(format, p.n, p.k);
   if (format == WeightFormat::fp4 && in_units) {
-    with_room<std::uint8_t>(s, passing_, scale_bytes, [&](std::uint8_t* passing, cudaStream_t stream) {
+    with_room<std::uint8_t>(s, &Rooms::passing, scale_bytes, [&](std::uint8_t* passing, cudaStream_t stream) {
       s.copy(passing, p.from.scales, scale_bytes);
       place_scales(p.n, p.k / (kUnitScales * kWeightBlock), passing, p.scales, stream);
     });
@@ -115,13 +115,13 @@ WeightLayout CudaOps::place_weight(Stream& s, const PlaceWeightParams& p) {
 void CudaOps::linear_q8(Stream& s, const LinearQ8Params& p) {
   check(p.weight.layout == layout_of(p.weight.format, std::int64_t{p.groups} * p.n, p.k), "this device has placed the weight");
   if (p.num_rows > 0) {
-    with_room<bf16>(s, activations_, linear_scratch(p), [&](bf16* scratch, cudaStream_t stream) { cuda::linear_q8(p, scratch, stream); });
+    with_room<bf16>(s, &Rooms::activations, linear_scratch(p), [&](bf16* scratch, cudaStream_t stream) { cuda::linear_q8(p, scratch, stream); });
   }
 }
 
 void CudaOps::linear_bf16(Stream& s, const LinearBf16Params& p) {
   if (p.num_rows > 0) {
-    with_room<bf16>(s, activations_, linear_scratch(p), [&](bf16* scratch, cudaStream_t stream) { cuda::linear_bf16(p, scratch, stream); });
+    with_room<bf16>(s, &Rooms::activations, linear_scratch(p), [&](bf16* scratch, cudaStream_t stream) { cuda::linear_bf16(p, scratch, stream); });
   }
 }
 
@@ -137,7 +137,7 @@ void CudaOps::compress_pairs(Stream& s, const CompressPairsParams& p) {
 
 void CudaOps::index_select(Stream& s, const IndexSelectParams& p) {
   const std::int64_t per_row = index_scores_per_row(p);
-  with_room<float>(s, partials_, run_scores(p.rows.num_rows, per_row), [&](float* scores, cudaStream_t stream) {
+  with_room<float>(s, &Rooms::partials, run_scores(p.rows.num_rows, per_row), [&](float* scores, cudaStream_t stream) {
     in_runs(p.rows.num_rows, per_row, [&](std::int64_t first, std::int64_t count) { cuda::index_select(p, first, count, scores, stream); });
   });
 }
@@ -149,8 +149,8 @@ void CudaOps::attend(Stream& s, const AttendParams& p) {
   const std::int64_t per_row = attend_scratch_per_row(p);
   const bool needs_output = p.o == nullptr && per_row > 0;  // without scratch attention writes Q8 at once
   const std::size_t output = static_cast<std::size_t>(p.rows.num_rows) * static_cast<std::size_t>(p.heads * p.head_dim);
-  with_room<float>(s, partials_, run_scores(p.rows.num_rows, per_row), [&](float* scores, cudaStream_t) {
-    with_room<bf16>(s, activations_, needs_output ? output : 0, [&](bf16* room, cudaStream_t stream) {
+  with_room<float>(s, &Rooms::partials, run_scores(p.rows.num_rows, per_row), [&](float* scores, cudaStream_t) {
+    with_room<bf16>(s, &Rooms::activations, needs_output ? output : 0, [&](bf16* room, cudaStream_t stream) {
       bf16* const o = needs_output ? room : p.o;
       in_runs(p.rows.num_rows, per_row, [&](std::int64_t first, std::int64_t count) { attend_rows(p, first, count, scores, o, stream); });
       attend_finish(p, o, stream);
@@ -171,17 +171,32 @@ void CudaOps::route(Stream& s, const RouteParams& p) {
                           .y_f32 = nullptr,
                           .y_bf16 = nullptr};
   const std::size_t num_scores = static_cast<std::size_t>(p.num_rows) * static_cast<std::size_t>(p.num_experts);
-  with_room<float>(s, partials_, num_scores, [&](float* logits, cudaStream_t) {
+  with_room<float>(s, &Rooms::partials, num_scores, [&](float* logits, cudaStream_t) {
     scores.y_f32 = logits;
     linear_bf16(s, scores);
     issue(s, [&](cudaStream_t stream) { select_experts(p, logits, stream); });
   });
 }
 
+/// With few rows the shared expert's products occupy a part of the GPU only: they run beside those of the routed ones.
 void CudaOps::moe(Stream& s, const MoeParams& p) {
-  if (p.num_rows > 0) {
-    with_room<std::byte>(s, experts_, moe_scratch_bytes(p), [&](std::byte* scratch, cudaStream_t stream) { cuda::moe(p, scratch, stream); });
+  constexpr std::int32_t kMostRowsBeside = 512;
+  if (p.num_rows == 0) {
+    return;
   }
+  with_room<std::byte>(s, &Rooms::experts, moe_scratch_bytes(p), [&](std::byte* scratch, cudaStream_t stream) {
+    auto& own = static_cast<CudaStream&>(s);
+    if (p.num_rows > kMostRowsBeside) {
+      moe_shared(p, scratch, stream);
+      moe_routed(p, scratch, stream);
+    } else {
+      own.beside().wait_for(own);
+      moe_shared(p, scratch, own.beside().handle());
+      moe_routed(p, scratch, stream);
+      own.wait_for(own.beside());
+    }
+    moe_sum(p, scratch, stream);
+  });
 }
 
 }  // namespace deepinfer::cuda

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -28,11 +29,27 @@ class CudaRecording final : public Recording {
   cudaGraphExec_t graph_;
 };
 
+/// Memory that operations of a stream use between their kernels.
+struct Rooms {
+  explicit Rooms(Fault& fault) : passing(fault), activations(fault), partials(fault), experts(fault) {}
+
+  Scratch passing;      // codes of a weight on their way
+  Scratch activations;  // decoded inputs of linears
+  Scratch partials;     // router logits, index scores, attention scores
+  Scratch experts;      // rows sorted by expert and what flows between the two expert products
+};
+
 class CudaStream final : public Stream {
  public:
-  CudaStream(int device, Fault& fault) : device_(device), fault_(fault) {
+  enum class Kind : std::uint8_t { own, beside };
+
+  CudaStream(int device, Fault& fault, Kind kind = Kind::own)
+      : device_(device), fault_(fault), rooms_(fault), beside_(kind == Kind::own ? std::make_unique<CudaStream>(device, fault, Kind::beside) : nullptr) {
     must(cudaSetDevice(device_));
-    must(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    int least = 0;
+    int greatest = 0;
+    must(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    must(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, kind == Kind::beside ? greatest : least));
     must(cudaEventCreateWithFlags(&reached_, cudaEventDisableTiming));
   }
   CudaStream(const CudaStream&) = delete;
@@ -79,17 +96,23 @@ class CudaStream final : public Stream {
   /// The device becomes the current one of this thread. False: it has a fault.
   bool make_current() { return !fault_.is_set() && fault_.note(cudaSetDevice(device_)); }
   [[nodiscard]] cudaStream_t handle() const { return stream_; }
+  [[nodiscard]] Rooms& rooms() { return rooms_; }
+  /// For work of one operation that may run beside the rest of it: waits for this stream and is waited for within the operation. It goes first
+  /// where both have blocks to start, since it is the smaller part.
+  [[nodiscard]] CudaStream& beside() { return *beside_; }
 
  private:
   int device_ = 0;
   Fault& fault_;
+  Rooms rooms_;
+  std::unique_ptr<CudaStream> beside_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t reached_ = nullptr;  // how far another stream waits for this one
 };
 
 class CudaOps final : public Ops {
  public:
-  explicit CudaOps(Fault& fault) : fault_(fault), passing_(fault), activations_(fault), partials_(fault), experts_(fault) {}
+  explicit CudaOps(Fault& fault) : fault_(fault) {}
 
   /// Products read no other weights than these.
   WeightLayout place_weight(Stream&, const PlaceWeightParams&) override;
@@ -137,16 +160,12 @@ class CudaOps final : public Ops {
   void issue(Stream& stream, const Work& work);
   /// The same with scratch memory: `work(memory, stream)`.
   template <class Element, class Work>
-  void with_room(Stream& stream, Scratch& scratch, std::size_t count, const Work& work);
+  void with_room(Stream& stream, Scratch Rooms::*scratch, std::size_t count, const Work& work);
   /// The same for `kernel` unless there are no rows.
   template <class Params>
   void launch(void (*kernel)(const Params&, cudaStream_t), const Params& p, Stream& stream);
 
   Fault& fault_;
-  Scratch passing_;      // codes of a weight on their way
-  Scratch activations_;  // decoded inputs of linears
-  Scratch partials_;     // mixing sums, router logits, index scores, attention scores
-  Scratch experts_;      // rows sorted by expert and what flows between the two expert products
 };
 
 }  // namespace deepinfer::cuda

@@ -1,6 +1,6 @@
 // Device memory that operations use between two of their kernels. Grows by doubling to what the largest step needs, then nothing is
 // allocated. Outgrown memory stays until the end: recordings of smaller steps refer to it.
-// One stream at a time may use it: operations of one device are issued in order.
+// For the operations of one stream.
 #pragma once
 
 #include <algorithm>

@@ -7,7 +7,9 @@
 #include <iterator>
 #include <span>
 #include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "model/deepseek_v41/inspect.h"
 #include "model/deepseek_v41/memory_plan.h"
@@ -22,8 +24,9 @@ namespace {
 using weights::TensorDescription;
 using weights::ValueTable;
 
-/// Bytes generated at once; bounds the memory of a write.
-constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
+/// Bytes that a thread generates at once; with the number of threads they bound the memory of a write.
+constexpr std::size_t kChunkBytes = std::size_t{1} << 18;
+constexpr std::size_t kMostThreads = 16;  // more than disks keep up with
 constexpr std::string_view kConfigFile = "config.json";
 constexpr std::string_view kTokenizerFile = "tokenizer.json";
 
@@ -125,11 +128,23 @@ Result<void> copy_tokenizer(const std::filesystem::path& from, const std::filesy
   return text ? weights::write_text_file(directory / kTokenizerFile, *text) : Result<void>(std::unexpected(text.error()));
 }
 
-/// Streams shard after shard through one chunk of memory.
+std::size_t num_threads() { return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, kMostThreads); }
+
+/// Values from `first` on, of items of `item_bytes`, to `out`; a thread a chunk. A value depends on its place only.
+void fill_chunks(const ValueTable& values, std::uint64_t key, std::size_t first, std::size_t item_bytes, std::span<std::byte> out) {
+  const auto fill = [&](std::size_t at) { values.fill(key, first + at / item_bytes, out.subspan(at, std::min(kChunkBytes, out.size() - at))); };
+  std::vector<std::jthread> others;
+  for (std::size_t at = kChunkBytes; at < out.size(); at += kChunkBytes) {
+    others.emplace_back(fill, at);
+  }
+  fill(0);
+}
+
+/// Streams shard after shard through one piece of memory.
 class DummyWriter {
  public:
   DummyWriter(const DummyPlan& plan, const std::function<void(const DummyProgress&)>& report)
-      : plan_(plan), report_(report), chunk_(kChunkBytes), progress_{.total_bytes = plan.total_bytes()} {}
+      : plan_(plan), report_(report), chunk_(num_threads() * kChunkBytes), progress_{.total_bytes = plan.total_bytes()} {}
 
   Result<void> write_shard(const std::filesystem::path& directory, const weights::ShardPlan& shard) {
     Result<weights::ShardWriter> writer = weights::ShardWriter::create(directory, shard);
@@ -155,7 +170,7 @@ class DummyWriter {
     const std::size_t size_bytes = tensor.size_bytes();
     for (std::size_t at = 0; at < size_bytes; at += chunk_.size()) {
       const std::span<std::byte> part = std::span(chunk_).first(std::min(chunk_.size(), size_bytes - at));
-      values.fill(key, at / size_of(tensor.dtype), part);
+      fill_chunks(values, key, at / size_of(tensor.dtype), size_of(tensor.dtype), part);
       if (Result<void> written = writer.write(part); !written) {
         return written;
       }
@@ -164,11 +179,11 @@ class DummyWriter {
     return {};
   }
 
-  /// Reports when a chunk's worth was written, and at the end.
+  /// Reports when as much was written as is generated at once, and at the end.
   void count(std::size_t bytes) {
     progress_.written_bytes += bytes;
     unreported_bytes_ += bytes;
-    if (report_ && (unreported_bytes_ >= kChunkBytes || progress_.written_bytes == progress_.total_bytes)) {
+    if (report_ && (unreported_bytes_ >= chunk_.size() || progress_.written_bytes == progress_.total_bytes)) {
       unreported_bytes_ = 0;
       report_(progress_);
     }

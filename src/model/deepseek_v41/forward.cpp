@@ -92,8 +92,8 @@ RopeTable ForwardPass::rope(std::int32_t layer) const {
   return config_.ratio(layer) == 0 ? w_.rope_plain.table() : w_.rope_compressed.table();
 }
 
-void ForwardPass::linear(const Q8Rows& x, const QuantWeight& weight, std::int32_t n, std::int32_t k, bf16* y) {
-  ops_.linear_q8(stream_, {.num_rows = num_rows(), .n = n, .k = k, .groups = 1, .x = x, .weight = weight, .y = y});
+void ForwardPass::linear(Stream& stream, const Q8Rows& x, const QuantWeight& weight, std::int32_t n, std::int32_t k, bf16* y) {
+  ops_.linear_q8(stream, {.num_rows = num_rows(), .n = n, .k = k, .groups = 1, .x = x, .weight = weight, .y = y});
 }
 
 /// Rows depend on tokens only, so they are on their way while other layers run.
@@ -116,7 +116,7 @@ void ForwardPass::engram(std::int32_t place) {
   if (static_cast<std::size_t>(place) + 1 < context_.weights.engrams.size()) {
     fetch_engram(place + 1);  // follows this layer's rows at once: this layer need not wait for it
   }
-  linear(w_.engram[static_cast<std::size_t>(place)], weights.wkv, (config_.hc_mult + 1) * config_.hidden_size, width, w_.engram_kv);
+  linear(stream_, w_.engram[static_cast<std::size_t>(place)], weights.wkv, (config_.hc_mult + 1) * config_.hidden_size, width, w_.engram_kv);
   ops_.engram_gate(stream_, {.num_rows = num_rows(),
                              .streams = config_.hc_mult,
                              .hidden = config_.hidden_size,
@@ -142,7 +142,8 @@ void ForwardPass::sublayer_input(const float* pre, const bf16* norm, bf16* x) {
 }
 
 void ForwardPass::mix(const MixWeights& weights, float* pre) {
-  ops_.mix(stream_, {.num_rows = num_rows(),
+  context_.mixes.wait_for(stream_);
+  ops_.mix(context_.mixes, {.num_rows = num_rows(),
                      .streams = config_.hc_mult,
                      .hidden = config_.hidden_size,
                      .h = w_.h,
@@ -158,6 +159,7 @@ void ForwardPass::mix(const MixWeights& weights, float* pre) {
 }
 
 void ForwardPass::expand() {
+  stream_.wait_for(context_.mixes);
   ops_.expand(stream_, {.num_rows = num_rows(),
                         .streams = config_.hc_mult,
                         .hidden = config_.hidden_size,

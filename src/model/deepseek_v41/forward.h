@@ -19,7 +19,10 @@ namespace deepinfer::model {
 struct ForwardContext {
   Ops& ops;
   Stream& stream;
-  Stream& fetches;  ///< waits for and is waited for by `stream`
+  // Work beside that of `stream`; they wait for and are waited for by it.
+  Stream& fetches;  ///< of Engram rows, for layers to come
+  Stream& mixes;    ///< mixing coefficients of a sub-layer, which the next one needs
+  Stream& beside;   ///< what attention needs besides its longest chain
   const Config& config;
   const ModelWeights& weights;
   Caches& caches;
@@ -48,12 +51,14 @@ class ForwardPass {
   void engram(std::int32_t place);
   /// Normalised input of a sub-layer: u and u_q8 of the current rows. `x` gets what it was before the norm.
   void sublayer_input(const float* pre, const bf16* norm, bf16* x = nullptr);
+  /// Coefficients of the next sub-layer's input and of this one's expand().
   void mix(const MixWeights& weights, float* pre);
   void expand();
   void write_global(std::int32_t layer);
   void enter_decoder_half();
   void attention(std::int32_t layer);
-  void window_rows(std::int32_t layer);
+  void queries(std::int32_t layer, Stream& stream);
+  void window_rows(std::int32_t layer, Stream& stream);
   void store_ring(std::int32_t layer);
   void select(std::int32_t layer);
   void attend(std::int32_t layer);
@@ -66,7 +71,7 @@ class ForwardPass {
   [[nodiscard]] std::int32_t num_rows() const { return rows_->rows.num_rows; }
   [[nodiscard]] const BlockWeights& block(std::int32_t layer) const;
   [[nodiscard]] RopeTable rope(std::int32_t layer) const;
-  void linear(const Q8Rows& x, const QuantWeight& weight, std::int32_t n, std::int32_t k, bf16* y);
+  void linear(Stream& stream, const Q8Rows& x, const QuantWeight& weight, std::int32_t n, std::int32_t k, bf16* y);
 
   ForwardContext context_;
   Ops& ops_;

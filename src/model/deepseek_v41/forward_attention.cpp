@@ -70,7 +70,9 @@ void ForwardPass::attention(std::int32_t layer) {
   const AttentionWeights& weights = block(layer).attn;
   const std::int32_t heads = config_.num_attention_heads;
   const std::int32_t d = config_.head_dim;
-  linear(w_.u_q8, weights.wq_a, config_.q_lora_rank, config_.hidden_size, w_.qa);
+  context_.beside.wait_for(stream_);
+  window_rows(layer, context_.beside);
+  linear(stream_, w_.u_q8, weights.wq_a, config_.q_lora_rank, config_.hidden_size, w_.qa);
   ops_.rms_norm(stream_, {.num_rows = num_rows(),
                           .width = config_.q_lora_rank,
                           .x = w_.qa,
@@ -79,14 +81,14 @@ void ForwardPass::attention(std::int32_t layer) {
                           .norm_eps = config_.rms_norm_eps,
                           .y = w_.qr,
                           .q8 = w_.qr_q8});
-  linear(w_.qr_q8, weights.wq_b, heads * d, config_.q_lora_rank, w_.q);
-  ops_.rotate(
-      stream_,
-      {.num_rows = num_rows(), .heads = heads, .head_dim = d, .rope_dim = config_.qk_rope_head_dim, .rope = rope(layer), .x = w_.q});
-  window_rows(layer);
   if (config_.is_index_source(layer)) {
+    context_.beside.wait_for(stream_);
+    queries(layer, context_.beside);
     select(layer);
+  } else {
+    queries(layer, stream_);
   }
+  stream_.wait_for(context_.beside);
   attend(layer);
   store_ring(layer);
   const std::int32_t group_width = heads / config_.o_groups * d;
@@ -99,14 +101,22 @@ void ForwardPass::attention(std::int32_t layer) {
                            .y = w_.z});
   const std::int32_t z_width = config_.o_groups * config_.o_lora_rank;
   ops_.quantise(stream_, {.num_rows = num_rows(), .width = z_width, .x = w_.z, .q8 = w_.z_q8});
-  linear(w_.z_q8, weights.wo_b, config_.hidden_size, z_width, w_.y);
+  linear(stream_, w_.z_q8, weights.wo_b, config_.hidden_size, z_width, w_.y);
+}
+
+void ForwardPass::queries(std::int32_t layer, Stream& stream) {
+  const std::int32_t heads = config_.num_attention_heads;
+  const std::int32_t d = config_.head_dim;
+  linear(stream, w_.qr_q8, block(layer).attn.wq_b, heads * d, config_.q_lora_rank, w_.q);
+  ops_.rotate(stream,
+              {.num_rows = num_rows(), .heads = heads, .head_dim = d, .rope_dim = config_.qk_rope_head_dim, .rope = rope(layer), .x = w_.q});
 }
 
 /// Rows of this step for the window, from the input of the sub-layer.
-void ForwardPass::window_rows(std::int32_t layer) {
+void ForwardPass::window_rows(std::int32_t layer, Stream& stream) {
   const AttentionWeights& weights = block(layer).attn;
-  linear(w_.u_q8, weights.wkv, config_.head_dim, config_.hidden_size, w_.kv);
-  ops_.window_rows(stream_, {.num_rows = num_rows(),
+  linear(stream, w_.u_q8, weights.wkv, config_.head_dim, config_.hidden_size, w_.kv);
+  ops_.window_rows(stream, {.num_rows = num_rows(),
                              .head_dim = config_.head_dim,
                              .rope_dim = config_.qk_rope_head_dim,
                              .x = w_.kv,
@@ -128,7 +138,7 @@ void ForwardPass::store_ring(std::int32_t layer) {
 void ForwardPass::select(std::int32_t layer) {
   const IndexerWeights& weights = block(layer).attn.indexer;
   const SourceCache& source = context_.caches.sources.at(config_.kv_source(layer));
-  linear(w_.qr_q8, weights.wq_b, config_.index_n_heads * config_.index_head_dim, config_.q_lora_rank, w_.index_query);
+  linear(stream_, w_.qr_q8, weights.wq_b, config_.index_n_heads * config_.index_head_dim, config_.q_lora_rank, w_.index_query);
   ops_.linear_bf16(stream_, {.num_rows = num_rows(),
                              .n = config_.index_n_heads,
                              .k = config_.hidden_size,

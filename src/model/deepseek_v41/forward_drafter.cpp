@@ -22,7 +22,7 @@ void ForwardPass::store_draft_context() {
   const DrafterWeights& drafter = context_.weights.drafter;
   const std::int32_t width = config_.num_taps() * config_.hidden_size;
   ops_.quantise(stream_, {.num_rows = num_rows(), .width = width, .x = w_.taps, .q8 = w_.taps_q8});
-  linear(w_.taps_q8, drafter.main_proj, config_.hidden_size, width, w_.y);
+  linear(stream_, w_.taps_q8, drafter.main_proj, config_.hidden_size, width, w_.y);
   ops_.rms_norm(stream_, {.num_rows = num_rows(),
                           .width = config_.hidden_size,
                           .x = w_.y,
@@ -32,7 +32,7 @@ void ForwardPass::store_draft_context() {
                           .y = w_.u,
                           .q8 = w_.u_q8});
   for (std::int32_t layer = config_.num_hidden_layers; layer < config_.num_all_layers(); ++layer) {
-    window_rows(layer);
+    window_rows(layer, stream_);
     store_ring(layer);
   }
 }

@@ -87,6 +87,8 @@ Result<std::unique_ptr<DeepseekV41>> DeepseekV41::create(Device& device, std::sh
                                              .workspace = std::move(*workspace),
                                              .stream = device.make_stream(),
                                              .fetches = device.make_stream(),
+                                             .mixes = device.make_stream(),
+                                             .beside = device.make_stream(),
                                              .tables = std::nullopt,
                                              .vision = std::nullopt,
                                              .recorded = {},

@@ -38,7 +38,7 @@ struct DeepseekV41::State {
   Caches caches;
   Workspace workspace;
   std::unique_ptr<Stream> stream;
-  std::unique_ptr<Stream> fetches;  // of Engram rows, beside the layers before those that need them
+  std::unique_ptr<Stream> fetches, mixes, beside;  // see ForwardContext
   std::optional<StepTables> tables;  // refers to config and hash above
   std::optional<VisionTower> vision;
   RecordedSteps recorded;
@@ -50,6 +50,8 @@ struct DeepseekV41::State {
     return ForwardPass({.ops = device.ops(),
                         .stream = *stream,
                         .fetches = *fetches,
+                        .mixes = *mixes,
+                        .beside = *beside,
                         .config = config,
                         .weights = bound.weights,
                         .caches = caches,

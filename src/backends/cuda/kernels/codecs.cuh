@@ -23,21 +23,33 @@ __device__ __forceinline__ bf16 round_bf16(double x) { return to_bf16(static_cas
 inline constexpr int kRowThreads = 1024;
 inline constexpr int kRowWarps = kRowThreads / 32;
 
-/// Sum over the threads of a block of whole warps in a fixed tree; every thread gets it. `shared`: kRowWarps doubles. Ends with a barrier.
+/// Sums over the threads of a block of whole warps, each in a fixed tree; every thread gets them. `shared`: kCount * kRowWarps doubles. Ends
+/// with a barrier.
+template <int kCount>
+__device__ __forceinline__ void block_sums(double (&values)[kCount], double* shared) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    for (int offset = 16; offset > 0; offset /= 2) {
+      values[i] += __shfl_xor_sync(kWholeWarp, values[i], offset);
+    }
+    if (threadIdx.x % 32 == 0) {
+      shared[i * kRowWarps + threadIdx.x / 32] = values[i];
+    }
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    values[i] = threadIdx.x % 32 < blockDim.x / 32 ? shared[i * kRowWarps + threadIdx.x % 32] : 0.0;
+    for (int offset = 16; offset > 0; offset /= 2) {
+      values[i] += __shfl_xor_sync(kWholeWarp, values[i], offset);
+    }
+  }
+  __syncthreads();
+}
 __device__ __forceinline__ double block_sum(double value, double* shared) {
-  for (int offset = 16; offset > 0; offset /= 2) {
-    value += __shfl_xor_sync(kWholeWarp, value, offset);
-  }
-  if (threadIdx.x % 32 == 0) {
-    shared[threadIdx.x / 32] = value;
-  }
-  __syncthreads();
-  double sum = threadIdx.x % 32 < blockDim.x / 32 ? shared[threadIdx.x % 32] : 0.0;
-  for (int offset = 16; offset > 0; offset /= 2) {
-    sum += __shfl_xor_sync(kWholeWarp, sum, offset);
-  }
-  __syncthreads();
-  return sum;
+  double values[1] = {value};
+  block_sums(values, shared);
+  return values[0];
 }
 
 /// Largest magnitude over `group` neighbouring lanes (a power of two), at least `floor`; NaN is skipped.
@@ -47,6 +59,30 @@ __device__ __forceinline__ float group_amax(float value, int group, float floor)
   for (int offset = group / 2; offset > 0; offset /= 2) {
     out = fmaxf(out, __shfl_xor_sync(kWholeWarp, out, offset));
   }
+  return out;
+}
+
+/// Two neighbouring E4M3 codes, the first in the low byte; as e4m3_to_float().
+__device__ __forceinline__ float2 e4m3_pair(unsigned codes) {
+  float2 out;
+  asm("{\n.reg .b32 halves;\n.reg .b16 low, high;\ncvt.rn.f16x2.e4m3x2 halves, %2;\nmov.b32 {low, high}, halves;\ncvt.f32.f16 %0, low;\n"
+      "cvt.f32.f16 %1, high;\n}"
+      : "=f"(out.x), "=f"(out.y)
+      : "h"(static_cast<std::uint16_t>(codes)));
+  return out;
+}
+
+/// Two values to neighbouring E4M3 codes; as float_to_e4m3() but for the sign of NaN.
+__device__ __forceinline__ unsigned to_e4m3_pair(float first, float second) {
+  std::uint16_t out;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(out) : "f"(second), "f"(first));
+  return out;
+}
+
+/// Two values as bf16, the first in the low half; as to_bf16() but for the bits of NaN.
+__device__ __forceinline__ unsigned bf16_pair(float first, float second) {
+  unsigned out;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(second), "f"(first));
   return out;
 }
 

@@ -116,14 +116,27 @@ __device__ bool is_allowed(const std::uint32_t* mask, std::int32_t column) {
 
 /// Reads the block's columns. Returns the largest, ranked; 0 when none is above -infinity. `bad`: an allowed NaN or +infinity was seen.
 __device__ std::uint64_t load_row(const float* logits, const std::uint32_t* mask, const Slice& slice, bool& bad) {
+  constexpr std::int32_t kTogether = 8;  // loads on their way at once
   std::uint64_t best = 0;
-  for (std::int32_t i = threadIdx.x; i < slice.size; i += kThreads) {
-    const std::int32_t column = slice.first + i;
-    const float x = is_allowed(mask, column) ? logits[column] : kRemoved;
-    slice.values[i] = x;
-    bad = bad || !(x < INFINITY);
-    if (x > kRemoved) {
-      best = larger(best, ranked(x, column));
+  for (std::int32_t first = threadIdx.x; first < slice.size; first += kTogether * kThreads) {
+    float values[kTogether];
+#pragma unroll
+    for (std::int32_t j = 0; j < kTogether; ++j) {
+      const std::int32_t i = first + j * kThreads;
+      values[j] = i < slice.size ? __ldg(logits + slice.first + i) : kRemoved;
+    }
+#pragma unroll
+    for (std::int32_t j = 0; j < kTogether; ++j) {
+      const std::int32_t i = first + j * kThreads;
+      if (i < slice.size) {
+        const std::int32_t column = slice.first + i;
+        const float x = is_allowed(mask, column) ? values[j] : kRemoved;
+        slice.values[i] = x;
+        bad = bad || !(x < INFINITY);
+        if (x > kRemoved) {
+          best = larger(best, ranked(x, column));
+        }
+      }
     }
   }
   return best;
@@ -410,7 +423,7 @@ __device__ std::int32_t draw_row(const float* logits, const std::uint32_t* mask,
   return column_of(cluster_largest(noisy_best(slice, random, at_least, kept, log_prob), 2, shared));
 }
 
-__global__ void __launch_bounds__(kThreads) draw_tokens_kernel(DrawTokensParams p) {
+__global__ void __launch_bounds__(kThreads, 2) draw_tokens_kernel(DrawTokensParams p) {
   extern __shared__ __align__(16) std::uint8_t memory[];
   begin_in_turn();
   auto& shared = *reinterpret_cast<Shared*>(memory);

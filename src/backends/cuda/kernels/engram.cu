@@ -3,6 +3,7 @@
 
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/launch.h"
+#include "backends/cuda/kernels/row_vectors.cuh"
 #include "backends/cuda/kernels/start.cuh"
 
 namespace deepinfer::cuda {
@@ -50,10 +51,12 @@ __device__ double gate_of(double dot) {
   return 1.0 / (1.0 + exp(-copysign(sqrt(magnitude), dot)));
 }
 
+constexpr int kGateThreads = 640;  // whole rows of the released model, eight neighbouring values a thread
+
 /// One block a stream of a row.
 __global__ void engram_gate_kernel(EngramGateParams p) {
   begin_in_turn();
-  __shared__ double sums[kRowWarps];
+  __shared__ double shared[3 * kRowWarps];
   const std::int64_t r = blockIdx.x;
   const std::int32_t s = blockIdx.y;
   if (p.is_image != nullptr && p.is_image[r] != 0) {
@@ -63,24 +66,32 @@ __global__ void engram_gate_kernel(EngramGateParams p) {
   const bf16* key = row_at(keys, s, p.hidden);
   const bf16* value = row_at(keys, p.streams, p.hidden);
   bf16* h = row_at(p.h, r * p.streams + s, p.hidden);
-  double dot = 0;
-  double h_square = 0;
-  double key_square = 0;
-  for (std::int32_t c = threadIdx.x; c < p.hidden; c += kRowThreads) {
-    const double a = to_float(h[c]);
-    const double b = to_float(key[c]);
-    const double weight = static_cast<double>(to_float(row_at(p.q_weight, s, p.hidden)[c])) * to_float(row_at(p.k_weight, s, p.hidden)[c]);
-    dot += a * weight * b;
-    h_square += a * a;
-    key_square += b * b;
+  double sums[3] = {};  // weighted product, squares of h, squares of the key
+  for (std::int32_t c = threadIdx.x * kVector; c < p.hidden; c += kGateThreads * kVector) {
+    const Vector a = load_vector(h + c);
+    const Vector b = load_vector(key + c);
+    const Vector q = load_vector(row_at(p.q_weight, s, p.hidden) + c);
+    const Vector k = load_vector(row_at(p.k_weight, s, p.hidden) + c);
+#pragma unroll
+    for (int e = 0; e < kVector; ++e) {
+      const double x = a.v[e];
+      const double y = b.v[e];
+      sums[0] += x * (static_cast<double>(q.v[e]) * k.v[e]) * y;
+      sums[1] += x * x;
+      sums[2] += y * y;
+    }
   }
-  dot = block_sum(dot, sums);
-  h_square = block_sum(h_square, sums);
-  key_square = block_sum(key_square, sums);
-  const double norms = sqrt(h_square / p.hidden + p.norm_eps) * sqrt(key_square / p.hidden + p.norm_eps);
-  const double gate = gate_of(dot / norms / sqrt(static_cast<double>(p.hidden)));
-  for (std::int32_t c = threadIdx.x; c < p.hidden; c += kRowThreads) {
-    h[c] = round_bf16(to_float(h[c]) + gate * to_float(value[c]));
+  block_sums(sums, shared);
+  const double norms = sqrt(sums[1] / p.hidden + p.norm_eps) * sqrt(sums[2] / p.hidden + p.norm_eps);
+  const double gate = gate_of(sums[0] / norms / sqrt(static_cast<double>(p.hidden)));
+  for (std::int32_t c = threadIdx.x * kVector; c < p.hidden; c += kGateThreads * kVector) {
+    Vector out = load_vector(h + c);
+    const Vector v = load_vector(value + c);
+#pragma unroll
+    for (int e = 0; e < kVector; ++e) {
+      out.v[e] = to_float(round_bf16(out.v[e] + gate * v.v[e]));
+    }
+    store_vector(out, h + c);
   }
 }
 
@@ -93,7 +104,7 @@ void engram_gather(const EngramGatherParams& p, cudaStream_t stream) {
 }
 
 void engram_gate(const EngramGateParams& p, cudaStream_t stream) {
-  start(engram_gate_kernel, {.grid = dim3(p.num_rows, p.streams), .block = kRowThreads}, stream, p);
+  start(engram_gate_kernel, {.grid = dim3(p.num_rows, p.streams), .block = kGateThreads}, stream, p);
 }
 
 }  // namespace deepinfer::cuda

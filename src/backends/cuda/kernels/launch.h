@@ -56,7 +56,9 @@ void linear_bf16(const LinearBf16Params&, bf16* scratch, cudaStream_t);
 // moe.cu
 void select_experts(const RouteParams&, const float* logits, cudaStream_t);
 std::size_t moe_scratch_bytes(const MoeParams&);
-void moe(const MoeParams&, void* scratch, cudaStream_t);
+void moe_shared(const MoeParams&, void* scratch, cudaStream_t);  ///< these two in any order or side by side
+void moe_routed(const MoeParams&, void* scratch, cudaStream_t);
+void moe_sum(const MoeParams&, void* scratch, cudaStream_t);  ///< after both
 
 // peak.cu
 double probe_matrix_flops();  ///< cuda_device.h

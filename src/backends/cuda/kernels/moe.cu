@@ -1,6 +1,7 @@
 // Routing and experts (docs/spec/model.md 5.5). Pairs (row, choice) are sorted by expert, so that each expert is one product over its
 // columns; the order of columns within an expert is free, since no column sees another.
 #include <algorithm>
+#include <cstdint>
 
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/gemm.h"
@@ -19,25 +20,41 @@ constexpr int kMaxExperts = kSortThreads;
 
 __device__ double softplus(double x) { return fmax(x, 0.0) + log1p(exp(-fabs(x))); }
 
-/// Larger value first, then the smaller id. Values are never NaN.
-__device__ bool is_better(float value, std::int32_t id, float other, std::int32_t other_id) {
-  return value > other || (value == other && id < other_id);
+/// Orders floats as integers; -0, which no score is, below 0. 0: below every value.
+__device__ unsigned order_of(float x) {
+  const unsigned bits = __float_as_uint(x);
+  return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
 }
 
-constexpr int kRouteThreads = 128;
+/// The best of a lane's experts lane, lane + 32, …: larger value first, then the smaller id.
+struct LaneBest {
+  unsigned order = 0;
+  std::int32_t id = INT32_MAX;
 
-/// One block a row: all threads score, the first warp chooses. Shared memory: scores, then biased scores.
+  __device__ LaneBest(const float* values, std::int32_t count, unsigned chosen) {
+    for (std::int32_t e = static_cast<std::int32_t>(threadIdx.x); e < count; e += 32) {
+      const unsigned own = order_of(values[e]);
+      if ((chosen >> e / 32 & 1U) == 0 && own > order) {
+        order = own;
+        id = e;
+      }
+    }
+  }
+};
+
+/// One block a row: a thread scores an expert, the first warp chooses. Shared memory: scores, biased scores, chosen experts.
 __global__ void select_experts_kernel(RouteParams p, const float* logits) {
   extern __shared__ float memory[];
   begin_in_turn();
   const std::int64_t r = blockIdx.x;
-  const std::int32_t lane = threadIdx.x % 32;
+  const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
   float* scores = memory;
   float* biased = memory + p.num_experts;
+  auto* ids = reinterpret_cast<std::int32_t*>(memory + 2 * p.num_experts);
   const bool is_image = p.is_image != nullptr && p.is_image[r] != 0;
   const float* bias = is_image ? p.bias_image : p.bias;
   bool finite = true;
-  for (std::int32_t e = threadIdx.x; e < p.num_experts; e += kRouteThreads) {
+  for (auto e = static_cast<std::int32_t>(threadIdx.x); e < p.num_experts; e += static_cast<std::int32_t>(blockDim.x)) {
     const float logit = logits[r * p.num_experts + e];
     scores[e] = static_cast<float>(sqrt(softplus(logit)));
     const float value = scores[e] + bias[e];
@@ -48,46 +65,35 @@ __global__ void select_experts_kernel(RouteParams p, const float* logits) {
   if (threadIdx.x >= 32) {
     return;
   }
-  // The best of what is left, top_k times. A lane owns experts lane, lane + 32, … and marks the chosen ones in a word.
+  // The best of what is left, top_k times. A lane marks those of its experts that are chosen in a word.
   unsigned chosen = 0;
-  double sum = 1e-20;
+  LaneBest best(biased, p.num_experts, chosen);
   for (std::int32_t i = 0; i < p.top_k; ++i) {
-    float best = -INFINITY;
-    std::int32_t best_id = p.num_experts;
-    for (std::int32_t e = lane; e < p.num_experts; e += 32) {
-      if ((chosen >> e / 32 & 1U) == 0 && (best_id == p.num_experts || is_better(biased[e], e, best, best_id))) {
-        best = biased[e];
-        best_id = e;
-      }
+    const unsigned order = __reduce_max_sync(kWholeWarp, best.order);
+    const std::int32_t id = __reduce_min_sync(kWholeWarp, best.order == order ? best.id : INT32_MAX);
+    if (id == best.id) {
+      chosen |= 1U << id / 32;
+      best = LaneBest(biased, p.num_experts, chosen);
     }
-    for (int offset = 16; offset > 0; offset /= 2) {
-      const float other = __shfl_xor_sync(kWholeWarp, best, offset);
-      const std::int32_t other_id = __shfl_xor_sync(kWholeWarp, best_id, offset);
-      if (best_id == p.num_experts || (other_id < p.num_experts && is_better(other, other_id, best, best_id))) {
-        best = other;
-        best_id = other_id;
-      }
-    }
-    chosen |= best_id % 32 == lane ? 1U << best_id / 32 : 0U;
   }
   // Ascending ids: word by word of 32 experts.
-  for (int pass = 0; pass < 2; ++pass) {  // the sum of the chosen scores first
-    std::int32_t before = 0;
-    for (std::int32_t word = 0; word * 32 < p.num_experts; ++word) {
-      const bool is_chosen = (chosen >> word & 1U) != 0;
-      const unsigned mask = __ballot_sync(kWholeWarp, is_chosen);
-      if (pass == 0) {
-        for (unsigned left = mask; left != 0; left &= left - 1) {
-          sum += scores[word * 32 + __ffs(static_cast<int>(left)) - 1];
-        }
-      } else if (is_chosen) {
-        const std::int32_t e = word * 32 + lane;
-        const std::int64_t place = r * p.top_k + before + __popc(mask & ((1U << lane) - 1U));
-        p.expert[place] = e;
-        p.expert_weight[place] = finite ? static_cast<float>(scores[e] / sum * p.routed_scaling) : NAN;
-      }
-      before += __popc(mask);
+  std::int32_t before = 0;
+  for (std::int32_t word = 0; word * 32 < p.num_experts; ++word) {
+    const bool is_chosen = (chosen >> word & 1U) != 0;
+    const unsigned mask = __ballot_sync(kWholeWarp, is_chosen);
+    if (is_chosen) {
+      ids[before + __popc(mask & ((1U << lane) - 1U))] = word * 32 + lane;
     }
+    before += __popc(mask);
+  }
+  __syncwarp();
+  double sum = 1e-20;
+  for (std::int32_t i = 0; i < p.top_k; ++i) {
+    sum += scores[ids[i]];
+  }
+  for (std::int32_t i = lane; i < p.top_k; i += 32) {
+    p.expert[r * p.top_k + i] = ids[i];
+    p.expert_weight[r * p.top_k + i] = finite ? static_cast<float>(scores[ids[i]] / sum * p.routed_scaling) : NAN;
   }
 }
 
@@ -230,82 +236,152 @@ __global__ void sort_pairs_kernel(MoeParams p, MoeScratch s, ColumnTiles routed)
 
 constexpr int kActivateThreads = 96;  // of the 288 that an intermediate row of the released model takes
 
+/// bf16(silu(g) * t * weight) as the reference computes it: in double precision, with clamped g and t.
+__device__ __noinline__ float activate_exactly(float gate, float up, float limit, float weight) {
+  const double g = gate > limit ? limit : gate;
+  const double t = up > limit ? limit : up < -limit ? -limit : up;
+  return to_float(round_bf16(g / (1.0 + exp(-g)) * t * weight));
+}
+
+/// The same, if single precision decides the rounding. It is wrong by less than 2^-20 (exponential and quotient 2 units in the last place each, a
+/// sum and two products one half each), which leaves one value of 2,000 open.
+struct QuickActivation {
+  float value;
+  bool is_decided;
+
+  __device__ __forceinline__ QuickActivation(float gate, float up, float limit, float weight) {
+    constexpr float kError = 0x1p-20F;
+    constexpr float kLeast = 0x1p-100F;  // of intermediate results too, which have fewer digits below 2^-126
+    const float g = gate > limit ? limit : gate;
+    const float t = up > limit ? limit : up < -limit ? -limit : up;
+    const float silu = __fdividef(g, 1.0F + expf(-g));
+    const float x = silu * t * weight;
+    const unsigned bounds = bf16_pair(x * (1.0F - kError), x * (1.0F + kError));
+    const float least = fminf(fminf(fabsf(silu), fabsf(silu * t)), fabsf(x));
+    value = __uint_as_float(bounds << 16);
+    is_decided = bounds >> 16 == (bounds & 0xFFFFU) && least > kLeast && fabsf(x) < INFINITY;
+  }
+};
+
+__device__ __forceinline__ Vector activate_vector(const Vector& gate, const Vector& up, float limit, float weight) {
+  Vector out;
+  unsigned open = 0;  // one branch for all, so that the values are worked out side by side
+#pragma unroll
+  for (int e = 0; e < kVector; ++e) {
+    const QuickActivation quick(gate.v[e], up.v[e], limit, weight);
+    out.v[e] = quick.value;
+    open |= quick.is_decided ? 0U : 1U << e;
+  }
+  if (open != 0) {
+#pragma unroll
+    for (int e = 0; e < kVector; ++e) {
+      if ((open >> e & 1U) != 0) {
+        out.v[e] = activate_exactly(gate.v[e], up.v[e], limit, weight);
+      }
+    }
+  }
+  return out;
+}
+
 /// Q8(bf16(silu(min(g, limit)) * clamp(t, +-limit) * weight)), eight neighbouring values a thread. Blocks (pair or shared row, part of it).
 /// Where the routed products take packed activations, pairs become what pack_q8() would make of their Q8.
-__global__ void activate_kernel(MoeParams p, MoeScratch s, ColumnTiles routed) {
+__global__ void activate_kernel(MoeParams p, MoeScratch s, ColumnTiles routed, std::int64_t first) {
   begin_in_turn();
   const std::int64_t pairs = static_cast<std::int64_t>(p.num_rows) * p.top_k;
-  const std::int64_t i = blockIdx.x;  // as in gate_up; pairs come by their unsorted index, so that weights are at hand
+  const std::int64_t i = first + blockIdx.x;  // as in gate_up; pairs come by their unsorted index, so that weights are at hand
   const bool is_shared = i >= pairs;
+  // Places come first, all of them: what one finds has to be on its way with what the other finds.
+  const bool packs = !is_shared && routed.is_packed;
   const std::int64_t place = is_shared ? i : s.place_of[i];
-  const double weight = is_shared ? 1.0F : p.expert_weight[i];
-  const double limit = p.swiglu_limit > 0 ? static_cast<double>(p.swiglu_limit) : static_cast<double>(INFINITY);
+  const std::int32_t column = packs ? s.column_of[i] : 0;
+  const float weight = is_shared ? 1.0F : p.expert_weight[i];
+  std::int32_t columns = routed.columns;
+  std::int32_t first_place = column / columns * columns;
+  if (packs && routed.is_wide) {
+    const int4 tile = s.tiles[s.tile_of[column / kWideStep]];
+    columns = wide_columns(tile.z);
+    first_place = tile.w;
+  }
+  const float limit = p.swiglu_limit > 0 ? p.swiglu_limit : INFINITY;
   const bf16* gate_up = row_at(s.gate_up, place, 2 * static_cast<std::int64_t>(p.intermediate));
   const std::int32_t c = static_cast<std::int32_t>(blockIdx.y * kActivateThreads + threadIdx.x) * kVector;
   const bool inside = c < p.intermediate;
   Vector x{};
   if (inside) {
-    const Vector gate = load_vector(gate_up + c);
-    const Vector up = load_vector(gate_up + p.intermediate + c);
-#pragma unroll
-    for (int e = 0; e < kVector; ++e) {
-      double g = gate.v[e];
-      double t = up.v[e];
-      g = g > limit ? limit : g;
-      t = t > limit ? limit : t;
-      t = t < -limit ? -limit : t;
-      x.v[e] = to_float(round_bf16(g / (1.0 + exp(-g)) * t * weight));
-    }
+    x = activate_vector(load_vector(gate_up + c), load_vector(gate_up + p.intermediate + c), limit, weight);
   }
   const VectorQ8 q8 = quantise_vector(x);
   if (!inside) {
     return;
   }
-  if (is_shared || !routed.is_packed) {
+  if (!packs) {
     store_vector_q8(q8, c, row_at(s.act.codes, place, p.intermediate), row_at(s.act.scales, place, p.intermediate / kQ8Group));
     return;
   }
-  std::uint16_t values[kVector];
   const float scale = ue8m0_to_float(q8.scale);
 #pragma unroll
-  for (int e = 0; e < kVector; ++e) {
-    values[e] = to_bf16(e4m3_to_float(static_cast<std::uint8_t>((e < 4 ? q8.codes.x : q8.codes.y) >> (e % 4 * 8))) * scale).bits;
+  for (int e = 0; e < kVector; e += 2) {
+    const float2 two = e4m3_pair((e < 4 ? q8.codes.x : q8.codes.y) >> (e % 4 * 8));
+    x.v[e] = two.x * scale;
+    x.v[e + 1] = two.y * scale;
   }
-  const std::int32_t column = s.column_of[i];
-  std::int32_t columns = routed.columns;
-  std::int32_t first = column / columns * columns;
-  if (routed.is_wide) {
-    const int4 tile = s.tiles[s.tile_of[column / kWideStep]];
-    columns = wide_columns(tile.z);
-    first = tile.w;
-  }
-  store_packed(WeightKind::fp4, values, c, column - first, columns, s.act_routed + static_cast<std::int64_t>(first) * p.intermediate);
+  store_packed<WeightKind::fp4>(pair_up<WeightKind::fp4>(x.v), c, column - first_place, columns,
+                                s.act_routed + static_cast<std::int64_t>(first_place) * p.intermediate);
 }
 
-/// The sum of a row's outputs in ascending expert order, then the shared expert.
+constexpr int kCombineThreads = 128;  // of the 640 that a row of the released model takes
+
+/// The sum of a row's outputs in ascending expert order, then the shared expert; eight neighbouring values a thread.
 __global__ void combine_kernel(MoeParams p, MoeScratch s) {
   begin_in_turn();
   const std::int64_t r = blockIdx.x;
-  const std::int32_t c = blockIdx.y * kBlockThreads + threadIdx.x;
+  const std::int32_t c = static_cast<std::int32_t>(blockIdx.y * kCombineThreads + threadIdx.x) * kVector;
   const std::int64_t pairs = static_cast<std::int64_t>(p.num_rows) * p.top_k;
   if (c >= p.hidden) {
     return;
   }
-  double sum = 0;
-#pragma unroll 8
-  for (std::int32_t i = 0; i < p.top_k; ++i) {
-    sum += to_float(row_at(s.out, s.place_of[r * p.top_k + i], p.hidden)[c]);
+  constexpr int kTogether = 8;  // rows that are on their way at once
+  double sums[kVector] = {};
+  for (std::int32_t first = 0; first <= p.top_k; first += kTogether) {
+    uint4 words[kTogether];
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      if (first + i <= p.top_k) {
+        const std::int64_t place = first + i < p.top_k ? s.place_of[r * p.top_k + first + i] : pairs + r;
+        words[i] = *reinterpret_cast<const uint4*>(row_at(s.out, place, p.hidden) + c);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      if (first + i <= p.top_k) {
+        const Vector x = vector_of(words[i]);
+#pragma unroll
+        for (int e = 0; e < kVector; ++e) {
+          sums[e] += x.v[e];
+        }
+      }
+    }
   }
-  sum += to_float(row_at(s.out, pairs + r, p.hidden)[c]);
-  row_at(p.y, r, p.hidden)[c] = round_bf16(sum);
+  Vector y;
+#pragma unroll
+  for (int e = 0; e < kVector; ++e) {
+    y.v[e] = to_float(round_bf16(sums[e]));
+  }
+  store_vector(y, row_at(p.y, r, p.hidden) + c);
 }
 
 }  // namespace
 
 void select_experts(const RouteParams& p, const float* logits, cudaStream_t stream) {
+  // A thread an expert takes the least time for one row, fewer for many: one warp of each chooses.
+  constexpr std::int32_t kFewRows = 512;
+  constexpr std::int32_t kManyThreads = 128;
+  const std::int32_t most = p.num_rows <= kFewRows ? kRowThreads : kManyThreads;
   start(select_experts_kernel,
-        {.grid = dim3(p.num_rows), .block = kRouteThreads, .shared_bytes = static_cast<std::size_t>(p.num_experts) * 2 * sizeof(float)}, stream,
-        p, logits);
+        {.grid = dim3(p.num_rows),
+         .block = std::min(most, (p.num_experts + 31) / 32 * 32),
+         .shared_bytes = static_cast<std::size_t>(2 * p.num_experts + p.top_k) * sizeof(float)},
+        stream, p, logits);
 }
 
 std::size_t moe_scratch_bytes(const MoeParams& p) {
@@ -314,40 +390,34 @@ std::size_t moe_scratch_bytes(const MoeParams& p) {
   return size_bytes;
 }
 
-void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
-  const MoePlan plan(p);
+namespace {
+
+MoeScratch scratch_of(const MoeParams& p, const MoePlan& plan, void* scratch) {
   std::size_t unused = 0;
-  const MoeScratch s = lay_out(p, plan, static_cast<std::uint8_t*>(scratch), unused);
-  const std::int64_t pairs = plan.pairs;
+  return lay_out(p, plan, static_cast<std::uint8_t*>(scratch), unused);
+}
+
+/// The rows [first, first + count) of gate_up.
+void activate(const MoeParams& p, const MoePlan& plan, const MoeScratch& s, std::int64_t first, std::int64_t count, cudaStream_t stream) {
+  constexpr int kPart = kActivateThreads * kVector;
+  start(activate_kernel, {.grid = dim3(static_cast<unsigned>(count), (p.intermediate + kPart - 1) / kPart), .block = kActivateThreads}, stream, p,
+        s, plan.routed, first);
+}
+
+}  // namespace
+
+void moe_shared(const MoeParams& p, void* scratch, cudaStream_t stream) {
+  const MoePlan plan(p);
+  const MoeScratch s = scratch_of(p, plan, scratch);
   const std::int32_t rows = p.num_rows;
   const std::int32_t wide = 2 * p.intermediate;
-  const Q8Rows shared_act{s.act.codes + pairs * p.intermediate, s.act.scales + pairs * p.intermediate / kQ8Group};
-
-  const auto pack_shared = [&](const ColumnTiles& tiles, WeightKind kind, std::int32_t k, const Q8Rows& x, bf16* out) {
+  const Q8Rows act{s.act.codes + plan.pairs * p.intermediate, s.act.scales + plan.pairs * p.intermediate / kQ8Group};
+  const auto pack = [&](const ColumnTiles& tiles, WeightKind kind, std::int32_t k, const Q8Rows& x, bf16* out) {
     if (!tiles.reads_plain()) {
       pack_q8({.kind = kind, .k = k, .columns = tiles, .num_columns = rows, .out = out}, x, stream);
     }
   };
-  GemmParams gemm{.experts = p.experts, .num_tiles = s.num_tiles, .tiles = s.tiles, .tiles_are_ready = plan.routed.is_packed};
-
-  // Inputs, gates and ups. The tiles come first: the routed products read them before they wait.
-  if (pairs > 0) {
-    start(sort_pairs_kernel, {.grid = dim3(1), .block = kSortThreads}, stream, p, s, plan.routed);
-    if (!plan.routed.reads_plain()) {
-      pack_q8({.kind = WeightKind::fp4,
-               .k = p.hidden,
-               .columns = plan.routed,
-               .num_columns = rows,
-               .num_tiles = s.num_tiles,
-               .tiles = s.tiles,
-               .tile_of = plan.routed.is_wide ? s.tile_of : nullptr,
-               .num_steps = s.num_tiles + 1,
-               .x_row = s.row_of,
-               .out = s.x_routed},
-              p.x, stream);
-    }
-  }
-  pack_shared(plan.shared_in, plan.shared_kind, p.hidden, p.x, s.x_shared);
+  pack(plan.shared_in, plan.shared_kind, p.hidden, p.x, s.x_shared);
   launch_gemm(plan.shared_kind,
               {.n = p.intermediate,
                .k = p.hidden,
@@ -360,29 +430,12 @@ void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
                .x = s.x_shared,
                .x_q8 = p.x,
                .x_stride = p.hidden,
-               .y_bf16 = s.gate_up + pairs * wide,
+               .y_bf16 = s.gate_up + plan.pairs * wide,
                .y_stride = wide},
               plan.shared_in, 2, stream);
-  if (pairs > 0) {
-    gemm.n = p.intermediate;
-    gemm.k = p.hidden;
-    gemm.part = 0;
-    gemm.in_units = lies_in_units(WeightFormat::fp4, p.intermediate, p.hidden);
-    gemm.x = s.x_routed;
-    gemm.x_q8 = p.x;
-    gemm.x_row = s.row_of;
-    gemm.x_stride = p.hidden;
-    gemm.y_bf16 = s.gate_up;
-    gemm.y_stride = wide;
-    launch_gemm(WeightKind::fp4, gemm, plan.routed, 2, stream);
-  }
-  constexpr int kPart = kActivateThreads * kVector;
-  start(activate_kernel, {.grid = dim3(static_cast<unsigned>(pairs + rows), (p.intermediate + kPart - 1) / kPart), .block = kActivateThreads},
-        stream, p, s, plan.routed);
-
-  // Downs and the sum.
+  activate(p, plan, s, plan.pairs, rows, stream);
   const WeightKind kind = kind_of(p.shared.w2.format);
-  pack_shared(plan.shared_out, kind, p.intermediate, shared_act, s.act_shared);
+  pack(plan.shared_out, kind, p.intermediate, act, s.act_shared);
   launch_gemm(kind,
               {.n = p.hidden,
                .k = p.intermediate,
@@ -391,33 +444,75 @@ void moe(const MoeParams& p, void* scratch, cudaStream_t stream) {
                .in_units = lies_in_units(p.shared.w2.format, p.hidden, p.intermediate),
                .num_columns = rows,
                .x = s.act_shared,
-               .x_q8 = shared_act,
+               .x_q8 = act,
                .x_stride = p.intermediate,
-               .y_bf16 = s.out + pairs * p.hidden,
+               .y_bf16 = s.out + plan.pairs * p.hidden,
                .y_stride = p.hidden},
               plan.shared_out, 1, stream);
-  if (pairs > 0) {
-    if (!plan.routed.is_packed && !plan.routed.reads_plain()) {
-      pack_q8({.kind = WeightKind::fp4,
-               .k = p.intermediate,
-               .columns = plan.routed,
-               .num_columns = static_cast<std::int32_t>(pairs),
-               .out = s.act_routed},
-              s.act, stream);
-    }
-    gemm.n = p.hidden;
-    gemm.k = p.intermediate;
-    gemm.part = 2;
-    gemm.in_units = lies_in_units(WeightFormat::fp4, p.hidden, p.intermediate);
-    gemm.x = s.act_routed;
-    gemm.x_q8 = s.act;
-    gemm.x_row = nullptr;
-    gemm.x_stride = p.intermediate;
-    gemm.y_bf16 = s.out;
-    gemm.y_stride = p.hidden;
-    launch_gemm(WeightKind::fp4, gemm, plan.routed, 1, stream);
+}
+
+void moe_routed(const MoeParams& p, void* scratch, cudaStream_t stream) {
+  const MoePlan plan(p);
+  if (plan.pairs == 0) {
+    return;
   }
-  start(combine_kernel, {.grid = dim3(rows, (p.hidden + kBlockThreads - 1) / kBlockThreads), .block = kBlockThreads}, stream, p, s);
+  const MoeScratch s = scratch_of(p, plan, scratch);
+  // The tiles come first: the products read them before they wait.
+  start(sort_pairs_kernel, {.grid = dim3(1), .block = kSortThreads}, stream, p, s, plan.routed);
+  if (!plan.routed.reads_plain()) {
+    pack_q8({.kind = WeightKind::fp4,
+             .k = p.hidden,
+             .columns = plan.routed,
+             .num_columns = p.num_rows,
+             .num_tiles = s.num_tiles,
+             .tiles = s.tiles,
+             .tile_of = plan.routed.is_wide ? s.tile_of : nullptr,
+             .num_steps = s.num_tiles + 1,
+             .x_row = s.row_of,
+             .out = s.x_routed},
+            p.x, stream);
+  }
+  GemmParams gemm{.n = p.intermediate,
+                  .k = p.hidden,
+                  .experts = p.experts,
+                  .part = 0,
+                  .in_units = lies_in_units(WeightFormat::fp4, p.intermediate, p.hidden),
+                  .num_tiles = s.num_tiles,
+                  .tiles = s.tiles,
+                  .tiles_are_ready = plan.routed.is_packed,
+                  .x = s.x_routed,
+                  .x_q8 = p.x,
+                  .x_row = s.row_of,
+                  .x_stride = p.hidden,
+                  .y_bf16 = s.gate_up,
+                  .y_stride = 2 * p.intermediate};
+  launch_gemm(WeightKind::fp4, gemm, plan.routed, 2, stream);
+  activate(p, plan, s, 0, plan.pairs, stream);
+  if (!plan.routed.is_packed && !plan.routed.reads_plain()) {
+    pack_q8({.kind = WeightKind::fp4,
+             .k = p.intermediate,
+             .columns = plan.routed,
+             .num_columns = static_cast<std::int32_t>(plan.pairs),
+             .out = s.act_routed},
+            s.act, stream);
+  }
+  gemm.n = p.hidden;
+  gemm.k = p.intermediate;
+  gemm.part = 2;
+  gemm.in_units = lies_in_units(WeightFormat::fp4, p.hidden, p.intermediate);
+  gemm.x = s.act_routed;
+  gemm.x_q8 = s.act;
+  gemm.x_row = nullptr;
+  gemm.x_stride = p.intermediate;
+  gemm.y_bf16 = s.out;
+  gemm.y_stride = p.hidden;
+  launch_gemm(WeightKind::fp4, gemm, plan.routed, 1, stream);
+}
+
+void moe_sum(const MoeParams& p, void* scratch, cudaStream_t stream) {
+  constexpr int kPart = kCombineThreads * kVector;
+  start(combine_kernel, {.grid = dim3(p.num_rows, (p.hidden + kPart - 1) / kPart), .block = kCombineThreads}, stream, p,
+        scratch_of(p, MoePlan(p), scratch));
 }
 
 }  // namespace deepinfer::cuda

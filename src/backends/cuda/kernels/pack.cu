@@ -1,4 +1,6 @@
 // What products read, in their order. Activations: Q8 codes become bf16 values, which is exact. FP4 weights: the bits of eight codes.
+#include <algorithm>
+
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/gemm.h"
 #include "backends/cuda/kernels/packed_order.cuh"
@@ -7,43 +9,68 @@
 namespace deepinfer::cuda {
 namespace {
 
-/// Eight neighbouring values of a row as bf16 bits.
+constexpr int kLanePieces = 4;                    // of eight values, that a lane packs
+constexpr int kPackWarps = kBlockThreads / 32;
+constexpr int kWarpValues = 4 * kLanePieces * 8;  // of each of eight columns, that a warp packs; divides k
+
+/// Place of piece i of lane t among the values of the warp.
+template <WeightKind kind>
+__device__ __forceinline__ constexpr int piece_of(int i, int t) {
+  constexpr int codes = codes_of(kind, 16);
+  return i / (codes / 8) * (4 * codes) + t * codes + i % (codes / 8) * 8;
+}
+
+/// What a lane packs: four pieces of a row, 16 codes or 8 values of bf16 at a time.
 struct Q8Source {
   Q8Rows rows;
-  __device__ __forceinline__ void load(std::int64_t i, std::uint16_t (&out)[8]) const {
-    const uint2 codes = *reinterpret_cast<const uint2*>(rows.codes + i);
-    const float scale = ue8m0_to_float(rows.scales[i / kQ8Group]);
+  template <WeightKind kind>
+  __device__ __forceinline__ void load(std::int64_t first, int t, uint4 (&out)[kLanePieces]) const {
+    uint4 codes[kLanePieces / 2];
+    float scale[kLanePieces / 2];
 #pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      const std::uint8_t code = static_cast<std::uint8_t>((e < 4 ? codes.x : codes.y) >> (e % 4 * 8));
-      out[e] = to_bf16(e4m3_to_float(code) * scale).bits;
+    for (int i = 0; i < kLanePieces / 2; ++i) {
+      const std::int64_t place = first + piece_of<kind>(2 * i, t);
+      codes[i] = *reinterpret_cast<const uint4*>(rows.codes + place);
+      scale[i] = ue8m0_to_float(rows.scales[place / kQ8Group]);
+    }
+#pragma unroll
+    for (int i = 0; i < kLanePieces; ++i) {
+      const uint4& c = codes[i / 2];
+      const unsigned words[2] = {i % 2 == 0 ? c.x : c.z, i % 2 == 0 ? c.y : c.w};
+      float values[8];
+#pragma unroll
+      for (int pair = 0; pair < 4; ++pair) {
+        const float2 two = e4m3_pair(words[pair / 2] >> (pair % 2 * 16));
+        values[2 * pair] = two.x * scale[i / 2];
+        values[2 * pair + 1] = two.y * scale[i / 2];
+      }
+      out[i] = pair_up<kind>(values);
     }
   }
 };
 
 struct Bf16Source {
   const bf16* rows;
-  __device__ __forceinline__ void load(std::int64_t i, std::uint16_t (&out)[8]) const {
-    const uint4 v = *reinterpret_cast<const uint4*>(rows + i);
-    const unsigned words[4] = {v.x, v.y, v.z, v.w};
+  template <WeightKind kind>
+  __device__ __forceinline__ void load(std::int64_t first, int t, uint4 (&out)[kLanePieces]) const {
+    static_assert(kind == WeightKind::bf16);
 #pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      out[e] = static_cast<std::uint16_t>(words[e / 2] >> (e % 2 * 16));
+    for (int i = 0; i < kLanePieces; ++i) {
+      out[i] = *reinterpret_cast<const uint4*>(rows + first + piece_of<kind>(i, t));
     }
   }
 };
 
-/// A warp packs a unit (8 values of each of the 4 lanes of a step) of 8 columns: it writes 4 pieces of 8 columns, 128 bytes each.
-template <class Source>
+/// A warp packs kWarpValues of eight columns at a time: pieces of 128 bytes, eight columns each.
+template <WeightKind kind, class Source>
 __global__ void pack_kernel(PackParams p, Source source) {
+  if (p.tiles == nullptr) {
+    let_next_start();
+  }
   wait_for_inputs();
-  let_next_start();  // not earlier: the products behind it read the tiles before they wait
+  let_next_start();  // not earlier where there are tiles: the products behind it read those before they wait
   const int lane = threadIdx.x % 32;
   const int t = lane % 4;
-  const int unit = blockIdx.x * (kBlockThreads / 32) + threadIdx.x / 32;
-  if (unit >= p.k / 32) {
-    return;
-  }
   int tile = blockIdx.y * 8 / p.columns.columns;
   int columns = p.columns.columns;
   std::int64_t place = static_cast<std::int64_t>(tile) * columns;  // first of the tile
@@ -66,11 +93,18 @@ __global__ void pack_kernel(PackParams p, Source source) {
     return;
   }
   const std::int64_t row = p.x_row != nullptr ? p.x_row[column] : column;
-  const int codes = codes_of(p.kind, 16);
-  const int k = unit / (codes / 8) * 4 * codes + t * codes + unit % (codes / 8) * 8;
-  std::uint16_t values[8];
-  source.load((row * p.groups + blockIdx.z) * p.k + k, values);
-  store_packed(p.kind, values, k, within, columns, p.out + (blockIdx.z * p.columns.places + place) * p.k);
+  const std::int64_t values = (row * p.groups + blockIdx.z) * p.k;
+  bf16* const out = p.out + (blockIdx.z * p.columns.places + place) * p.k;
+#pragma unroll 2
+  for (int first = static_cast<int>(blockIdx.x * kPackWarps + threadIdx.x / 32) * kWarpValues; first < p.k;
+       first += static_cast<int>(gridDim.x) * kPackWarps * kWarpValues) {
+    uint4 pairs[kLanePieces];
+    source.template load<kind>(values + first, t, pairs);
+#pragma unroll
+    for (int i = 0; i < kLanePieces; ++i) {
+      store_packed<kind>(pairs[i], first + piece_of<kind>(i, t), within, columns, out);
+    }
+  }
 }
 
 /// One thread a value of unpacked Q8 rows.
@@ -138,20 +172,23 @@ __global__ void place_scales_kernel(const unsigned* from, unsigned* to, std::int
   }
 }
 
-template <class Source>
+template <WeightKind kind, class Source>
 void pack(const PackParams& p, Source source, cudaStream_t stream) {
-  constexpr int kWarps = kBlockThreads / 32;
-  const auto columns_of_all =
-      static_cast<unsigned>(p.tile_of != nullptr ? p.columns.places : static_cast<std::int64_t>(p.columns.count) * p.columns.columns);
-  const dim3 grid((p.k / 32 + kWarps - 1) / kWarps, columns_of_all / 8, p.groups);
-  start(pack_kernel<Source>, {.grid = grid, .block = kBlockThreads}, stream, p, source);
+  constexpr int kBlockValues = kPackWarps * kWarpValues;
+  constexpr std::int64_t kMultiprocessorBlocks = 8;  // two rounds
+  const std::int64_t columns_of_all = p.tile_of != nullptr ? p.columns.places : static_cast<std::int64_t>(p.columns.count) * p.columns.columns;
+  // Finding a row takes longer than packing a part of it: not many more parts than blocks that run at once.
+  const std::int64_t at_once = kMultiprocessorBlocks * num_multiprocessors() / (columns_of_all / 8 * p.groups);
+  const std::int64_t parts = std::clamp<std::int64_t>(at_once, 1, (p.k + kBlockValues - 1) / kBlockValues);
+  start(pack_kernel<kind, Source>,
+        {.grid = dim3(static_cast<unsigned>(parts), static_cast<unsigned>(columns_of_all / 8), p.groups), .block = kBlockThreads}, stream, p, source);
 }
 
 }  // namespace
 
 void pack_q8(const PackParams& p, const Q8Rows& x, cudaStream_t stream) {
   if (p.columns.is_packed) {
-    pack(p, Q8Source{x}, stream);
+    (p.kind == WeightKind::fp8 ? pack<WeightKind::fp8, Q8Source> : pack<WeightKind::fp4, Q8Source>)(p, Q8Source{x}, stream);
     return;
   }
   const std::int64_t count = static_cast<std::int64_t>(p.num_columns) * p.groups * p.k;
@@ -159,7 +196,7 @@ void pack_q8(const PackParams& p, const Q8Rows& x, cudaStream_t stream) {
         codes_of(p.kind, vector_bytes(p.kind, p.k)), p.out);
 }
 
-void pack_bf16(const PackParams& p, const bf16* x, cudaStream_t stream) { pack(p, Bf16Source{x}, stream); }
+void pack_bf16(const PackParams& p, const bf16* x, cudaStream_t stream) { pack<WeightKind::bf16>(p, Bf16Source{x}, stream); }
 
 void place_codes(const PlaceCodes& p, cudaStream_t stream) {
   const int row_bytes = p.format == WeightFormat::fp8 ? p.k : p.k / 2;

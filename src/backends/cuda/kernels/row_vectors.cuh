@@ -17,8 +17,7 @@ struct Vector {
   float v[kVector];
 };
 
-__device__ __forceinline__ Vector load_vector(const bf16* x) {
-  const uint4 words = *reinterpret_cast<const uint4*>(x);
+__device__ __forceinline__ Vector vector_of(const uint4& words) {
   const unsigned w[4] = {words.x, words.y, words.z, words.w};
   Vector out;
 #pragma unroll
@@ -27,6 +26,7 @@ __device__ __forceinline__ Vector load_vector(const bf16* x) {
   }
   return out;
 }
+__device__ __forceinline__ Vector load_vector(const bf16* x) { return vector_of(*reinterpret_cast<const uint4*>(x)); }
 
 /// Values must be exact in bf16.
 __device__ __forceinline__ void store_vector(const Vector& x, bf16* out) {
@@ -79,14 +79,9 @@ __device__ __forceinline__ VectorQ8 quantise_vector(const Vector& x) {
   amax = fmaxf(amax, __shfl_xor_sync(kWholeWarp, amax, 2));
   const std::uint8_t scale = power_of_two_scale(amax, kE4M3Max);
   const float inverse = 1.0F / ue8m0_to_float(scale);
-  std::uint8_t bytes[kVector];
-#pragma unroll
-  for (int i = 0; i < kVector; ++i) {
-    bytes[i] = float_to_e4m3(x.v[i] * inverse);
-  }
   VectorQ8 out;
-  out.codes.x = bytes[0] | bytes[1] << 8 | bytes[2] << 16 | static_cast<unsigned>(bytes[3]) << 24;
-  out.codes.y = bytes[4] | bytes[5] << 8 | bytes[6] << 16 | static_cast<unsigned>(bytes[7]) << 24;
+  out.codes.x = to_e4m3_pair(x.v[0] * inverse, x.v[1] * inverse) | to_e4m3_pair(x.v[2] * inverse, x.v[3] * inverse) << 16;
+  out.codes.y = to_e4m3_pair(x.v[4] * inverse, x.v[5] * inverse) | to_e4m3_pair(x.v[6] * inverse, x.v[7] * inverse) << 16;
   out.scale = scale;
   return out;
 }

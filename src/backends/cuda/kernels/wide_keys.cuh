@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "backends/cuda/kernels/codecs.cuh"
 #include "ops/ops.h"
 
 namespace deepinfer::cuda {
@@ -15,13 +16,6 @@ inline constexpr unsigned kNanPair = 0x7FC07FC0U;
 __device__ __forceinline__ unsigned multiply_pairs(unsigned a, unsigned b) {
   unsigned out = 0;
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
-  return out;
-}
-
-/// Two floats, rounded, the first in the lower half.
-__device__ __forceinline__ unsigned bf16_pair(float low, float high) {
-  unsigned out = 0;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
   return out;
 }
 
