@@ -1,7 +1,7 @@
-// Attention core for 64 heads of 512 values (docs/spec/model.md 5.4 "Core") where rows are many (SM90): the bits of attention_wide.cu. Blocks
-// stay and take one row after the other. Two warpgroups decode keys to shared memory, tiles of 64 and two of them ahead; two others multiply,
-// first all scores, which stay in registers, in turn, then the outputs, half of the columns each. Between, probabilities take the place of the
-// queries. Keys are decoded twice, since a row's do not fit, and are looked for and fetched a row ahead.
+// Attention core for 64 heads of 512 values (docs/spec/model.md 5.4 "Core") where rows are many (SM90): the bits of attention_wide.cu.
+// Blocks stay and take one row after the other. Two warpgroups decode keys to shared memory, tiles of 64 in turn; two others multiply,
+// first all scores, tiles in turn, which stay in registers, then the outputs, half of the columns each. Between, probabilities take the
+// place of the queries. Keys are decoded twice, since a row's do not fit.
 //
 // What bounds it: with 640 keys a row takes 20,500 cycles of the tensor cores, 22,000 of shared memory, since products of 64 heads read as
 // much as they keep busy, 21,000 of the integer units for decoding, and 2,600 of the exponential ones, in which the tensor cores wait.
@@ -19,8 +19,8 @@ namespace {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-constexpr int kMultiplyRegisters = 208;
-constexpr int kDecodeRegisters = 48;
+constexpr int kMultiplyRegisters = 192;
+constexpr int kDecodeRegisters = 64;
 
 __device__ __forceinline__ void multiplying_barrier() { asm volatile("bar.sync 1, %0;" ::"n"(2 * kGroupThreads) : "memory"); }
 
@@ -55,17 +55,14 @@ struct Multiplier {
     }
     const unsigned queries = shared_address(shared.tiles);
     const unsigned keys = shared_address(shared.keys[place_of(n)]);
+    wait_barrier(shared.full(place_of(n)), parity_of(n));
+    begin_products();
 #pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-      wait_barrier(shared.full(place_of(n), chunk), parity_of(n));
-      begin_products();
-#pragma unroll
-      for (int product = 0; product < kChunkColumns / 16; ++product) {
-        const auto tile = static_cast<unsigned>((chunk * (kChunkColumns / 64) + product / 4) * kTileBytes);
-        multiply_rows(scores, queries + tile, keys + tile, product % 4);
-      }
-      end_products();
+    for (int product = 0; product < kDim / 16; ++product) {
+      const auto tile = static_cast<unsigned>(product / 4 * kTileBytes);
+      multiply_rows(scores, queries + tile, keys + tile, product % 4);
     }
+    end_products();
     wait_products<0>();
     take_sums(scores);
     __syncwarp();
@@ -89,7 +86,8 @@ struct Multiplier {
   }
 
   /// Scores to probabilities, in shared memory; adds them to the denominator of head + t / 2 * 8.
-  __device__ __forceinline__ void make_probabilities(std::int32_t tile, const float (&base)[2], float (&scores)[32], float& denominator) const {
+  __device__ __forceinline__ void make_probabilities(std::int32_t tile, const float (&base)[2], float (&scores)[32],
+                                                     float& denominator) const {
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
       scores[i] = probability_of(scores[i], base[i / 2 % 2]);
@@ -202,8 +200,7 @@ struct Multiplier {
       const unsigned own = n + static_cast<unsigned>(tile);
       const unsigned probabilities = shared_address(shared.tiles + tile * kTileBytes);
       const unsigned values = shared_address(shared.keys[place_of(own)]) + static_cast<unsigned>(group * (kOwnColumns / 64) * kTileBytes);
-      wait_barrier(shared.full(place_of(own), static_cast<unsigned>(2 * group)), parity_of(own));
-      wait_barrier(shared.full(place_of(own), static_cast<unsigned>(2 * group + 1)), parity_of(own));
+      wait_barrier(shared.full(place_of(own)), parity_of(own));
       begin_products();
 #pragma unroll
       for (int step = 0; step < kTileKeys / 16; ++step) {
@@ -278,7 +275,7 @@ __global__ __launch_bounds__(kManyThreads, 1) void attend_many_kernel(const __gr
 
 bool attend_many(const AttendParams& p, cudaStream_t stream) {
   const int multiprocessors = hopper_multiprocessors();
-  if (multiprocessors == 0 || places_of(p).all > wide::kManyPlaces) {
+  if (multiprocessors == 0 || places_of(p).all > wide::kManyPlaces || p.rope_dim % wide::kOutputColumns != 0) {
     return false;
   }
   start(wide::attend_many_kernel,

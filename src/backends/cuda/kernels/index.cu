@@ -11,8 +11,9 @@
 namespace deepinfer::cuda {
 namespace {
 
-constexpr int kSelectThreads = 1024;
-constexpr int kSelectWarps = kSelectThreads / 32;
+/// Threads of a block that selects: many where a row waits for it, few where several rows share a multiprocessor.
+constexpr int kMostSelectThreads = 1024;
+constexpr int kFewSelectThreads = 256;
 
 /// Order of floats as unsigned integers; -infinity is below every number.
 __device__ __forceinline__ unsigned order_of(float x) {
@@ -47,19 +48,19 @@ constexpr int kDigits = 3;
 constexpr int kDigitBits[kDigits] = {11, 11, 10};
 constexpr int kDigitShift[kDigits] = {21, 10, 0};
 constexpr std::int32_t kBins = 2048;
-static_assert(kBins == 2 * kSelectThreads);
-constexpr std::int32_t kCached = 40960;  ///< 160 KiB
+constexpr std::int32_t kMostCached = 40960;  ///< 160 KiB
 
 struct Counts {
   std::int32_t above = 0;  ///< of those that are chosen for sure
   std::int32_t equal = 0;  ///< equals of the last one chosen
 };
 
+/// Dynamic shared memory, behind it the cache of SelectShare.
+template <int kThreads>
 struct SelectShared {
-  unsigned order[kCached];  ///< of the first ones of the block's share
   std::int32_t bins[2][kBins];
-  std::int32_t warp_sums[kSelectWarps];
-  Counts warps[kSelectWarps];
+  std::int32_t warp_sums[kThreads / 32];
+  Counts warps[kThreads / 32];
   Counts block;
   unsigned digit;
   std::int32_t above;
@@ -70,23 +71,24 @@ struct SelectShare {
   Competition all;
   std::int32_t begin = 0;
   std::int32_t end = 0;
-  const unsigned* cache = nullptr;
+  unsigned* cache = nullptr;  ///< orders of the first ones
+  std::int32_t cached = 0;
 
-  __device__ __forceinline__ unsigned order(std::int32_t i) const { return i - begin < kCached ? cache[i - begin] : all.order(i); }
+  __device__ __forceinline__ unsigned order(std::int32_t i) const { return i - begin < cached ? cache[i - begin] : all.order(i); }
 };
 
 /// Counts digit kDigit of those whose higher digits are those of `prefix`; bins must be zero. The first fills the cache on the way.
-template <int kDigit>
-__device__ __forceinline__ void count_digits(const SelectShare& share, SelectShared& shared, unsigned prefix, std::int32_t* bins) {
+template <int kThreads, int kDigit>
+__device__ __forceinline__ void count_digits(const SelectShare& share, unsigned prefix, std::int32_t* bins) {
   constexpr unsigned kValues = 1U << kDigitBits[kDigit];
   constexpr int kShift = kDigitShift[kDigit];
 #pragma unroll 8
-  for (std::int32_t i = share.begin + threadIdx.x; i < share.end; i += kSelectThreads) {
+  for (std::int32_t i = share.begin + threadIdx.x; i < share.end; i += kThreads) {
     unsigned order = 0;
     if constexpr (kDigit == 0) {
       order = share.all.order(i);
-      if (i - share.begin < kCached) {
-        shared.order[i - share.begin] = order;
+      if (i - share.begin < share.cached) {
+        share.cache[i - share.begin] = order;
       }
     } else {
       order = share.order(i);
@@ -97,19 +99,30 @@ __device__ __forceinline__ void count_digits(const SelectShare& share, SelectSha
   }
 }
 
-/// The largest digit that, with those above it, has as many as are still wanted, by the bins of all blocks of the cluster; thread i owns
-/// bins 2047 - 2 i and 2046 - 2 i. Ends with a barrier.
-__device__ __forceinline__ void find_digit(SelectShared& shared, std::int32_t* bins, unsigned blocks, std::int32_t wanted) {
+/// The largest digit that, with those above it, has as many as are still wanted, by the bins of all blocks of the cluster; thread 0 owns
+/// the highest bins. Ends with a barrier.
+template <int kThreads>
+__device__ __forceinline__ void find_digit(SelectShared<kThreads>& shared, std::int32_t* bins, unsigned blocks, std::int32_t wanted) {
+  constexpr std::int32_t kOwn = kBins / kThreads;
   const std::int32_t lane = threadIdx.x % 32;
   const std::int32_t warp = threadIdx.x / 32;
-  std::int32_t* own = bins + kBins - 2 - 2 * static_cast<std::int32_t>(threadIdx.x);
-  int2 sums = {0, 0};
+  const std::int32_t first = kBins - kOwn * (1 + static_cast<std::int32_t>(threadIdx.x));
+  std::int32_t sums[kOwn] = {};
   for (unsigned block = 0; block < blocks; ++block) {
-    const int2 other = *reinterpret_cast<const int2*>(in_block(own, block));
-    sums.x += other.x;
-    sums.y += other.y;
+    const int2* others = reinterpret_cast<const int2*>(in_block(bins + first, block));
+#pragma unroll
+    for (int i = 0; i < kOwn; i += 2) {
+      const int2 other = others[i / 2];
+      sums[i] += other.x;
+      sums[i + 1] += other.y;
+    }
   }
-  std::int32_t up_to = sums.x + sums.y;
+  std::int32_t own = 0;
+#pragma unroll
+  for (const std::int32_t sum : sums) {
+    own += sum;
+  }
+  std::int32_t up_to = own;
   for (int offset = 1; offset < 32; offset *= 2) {
     const std::int32_t other = __shfl_up_sync(kWholeWarp, up_to, offset);
     up_to += lane >= offset ? other : 0;
@@ -121,11 +134,16 @@ __device__ __forceinline__ void find_digit(SelectShared& shared, std::int32_t* b
   for (std::int32_t i = 0; i < warp; ++i) {
     up_to += shared.warp_sums[i];
   }
-  const std::int32_t before = up_to - sums.x - sums.y;
+  std::int32_t before = up_to - own;
   if (before < wanted && wanted <= up_to) {
-    const bool is_upper = before + sums.y >= wanted;
-    shared.digit = static_cast<unsigned>(kBins - 2 - 2 * static_cast<std::int32_t>(threadIdx.x) + (is_upper ? 1 : 0));
-    shared.above = before + (is_upper ? 0 : sums.y);
+#pragma unroll
+    for (int i = kOwn - 1; i >= 0; --i) {
+      if (before < wanted && wanted <= before + sums[i]) {
+        shared.digit = static_cast<unsigned>(first + i);
+        shared.above = before;
+      }
+      before += sums[i];
+    }
   }
   __syncthreads();
 }
@@ -136,16 +154,18 @@ struct Threshold {
   std::int32_t equals = 0;
 };
 
-__device__ __forceinline__ Threshold find_threshold(const SelectShare& share, SelectShared& shared, unsigned blocks, std::int32_t wanted) {
+template <int kThreads>
+__device__ __forceinline__ Threshold find_threshold(const SelectShare& share, SelectShared<kThreads>& shared, unsigned blocks,
+                                                    std::int32_t wanted) {
   unsigned prefix = 0;
   const auto digit = [&]<int kDigit>(std::integral_constant<int, kDigit>) {
     constexpr int kShift = kDigitShift[kDigit];
     std::int32_t* bins = shared.bins[kDigit % 2];  // the other blocks may still read those of the digit before
-    for (std::int32_t i = threadIdx.x; i < kBins; i += kSelectThreads) {
+    for (std::int32_t i = threadIdx.x; i < kBins; i += kThreads) {
       bins[i] = 0;
     }
     __syncthreads();
-    count_digits<kDigit>(share, shared, prefix, bins);
+    count_digits<kThreads, kDigit>(share, prefix, bins);
     cluster_barrier();
     find_digit(shared, bins, blocks, wanted);
     prefix |= shared.digit << kShift;
@@ -158,13 +178,15 @@ __device__ __forceinline__ Threshold find_threshold(const SelectShare& share, Se
 }
 
 /// The share of a warp in the share of its block, in multiples of 32: order is kept.
+template <int kThreads>
 struct WarpShare {
   static constexpr int kAhead = 8;  ///< groups of 32 that are loaded before the first is used
 
   std::int32_t begin, end;
 
   __device__ explicit WarpShare(const SelectShare& share) {
-    const std::int32_t size = ((share.end - share.begin + kSelectWarps - 1) / kSelectWarps + 31) / 32 * 32;
+    constexpr std::int32_t kWarps = kThreads / 32;
+    const std::int32_t size = ((share.end - share.begin + kWarps - 1) / kWarps + 31) / 32 * 32;
     begin = share.begin + static_cast<std::int32_t>(threadIdx.x / 32) * size;
     end = min(begin + size, share.end);
   }
@@ -189,12 +211,13 @@ struct WarpShare {
 };
 
 /// Writes what the share holds of the chosen, behind what the blocks and warps before it hold; pads with -1.
-__device__ void write_chosen(const IndexSelectParams& p, std::int64_t r, const SelectShare& share, SelectShared& shared, unsigned blocks,
-                             const Threshold& threshold, std::int32_t wanted, std::int32_t* out) {
+template <int kThreads>
+__device__ void write_chosen(const IndexSelectParams& p, std::int64_t r, const SelectShare& share, SelectShared<kThreads>& shared,
+                             unsigned blocks, const Threshold& threshold, std::int32_t wanted, std::int32_t* out) {
   const unsigned rank = cluster_rank();
   const std::int32_t lane = threadIdx.x % 32;
   const std::int32_t warp = threadIdx.x / 32;
-  const WarpShare own(share);
+  const WarpShare<kThreads> own(share);
   Counts counts;
   own.for_each(share, [&](std::int32_t, unsigned order) {
     counts.above += __popc(__ballot_sync(kWholeWarp, order > threshold.order));
@@ -240,7 +263,7 @@ __device__ void write_chosen(const IndexSelectParams& p, std::int64_t r, const S
   });
   if (rank == 0) {
     for (std::int32_t i = all.above + min(all.equal, threshold.equals) + static_cast<std::int32_t>(threadIdx.x); i < wanted;
-         i += kSelectThreads) {
+         i += kThreads) {
       out[i] = -1;
     }
   }
@@ -248,11 +271,12 @@ __device__ void write_chosen(const IndexSelectParams& p, std::int64_t r, const S
 
 /// Indices of the largest scores of a row, ties to the smaller index, ascending, padded with -1. A cluster of `blocks` blocks takes a row
 /// (y = 0) or its candidate blocks (y = 1).
-__global__ __launch_bounds__(kSelectThreads) void select_kernel(IndexSelectParams p, std::int64_t first_row, const float* scores,
-                                                                std::int64_t stride, unsigned blocks) {
+template <int kThreads>
+__global__ __launch_bounds__(kThreads, kThreads == kFewSelectThreads ? 5 : 1) void select_kernel(
+    IndexSelectParams p, std::int64_t first_row, const float* scores, std::int64_t stride, unsigned blocks, std::int32_t cached) {
   begin_in_turn();
   extern __shared__ __align__(16) std::uint8_t memory[];
-  SelectShared& shared = *reinterpret_cast<SelectShared*>(memory);
+  SelectShared<kThreads>& shared = *reinterpret_cast<SelectShared<kThreads>*>(memory);
   const std::int64_t local = blockIdx.x / blocks;
   const std::int64_t r = first_row + local;
   const std::int32_t visible = (p.rows.position[r] + 1) / p.ratio;
@@ -269,13 +293,14 @@ __global__ __launch_bounds__(kSelectThreads) void select_kernel(IndexSelectParam
   const std::int32_t size = (share.all.count + static_cast<std::int32_t>(blocks) - 1) / static_cast<std::int32_t>(blocks);
   share.begin = min(static_cast<std::int32_t>(cluster_rank()) * size, share.all.count);
   share.end = min(share.begin + size, share.all.count);
-  share.cache = shared.order;
+  share.cache = reinterpret_cast<unsigned*>(memory + sizeof(shared));
+  share.cached = cached;
   Threshold threshold;
   if (share.all.count > wanted) {
     threshold = find_threshold(share, shared, blocks, wanted);
   } else {  // all that may be chosen are
-    for (std::int32_t i = share.begin + threadIdx.x; i < share.end && i - share.begin < kCached; i += kSelectThreads) {
-      shared.order[i - share.begin] = share.all.order(i);
+    for (std::int32_t i = share.begin + threadIdx.x; i < share.end && i - share.begin < cached; i += kThreads) {
+      share.cache[i - share.begin] = share.all.order(i);
     }
     __syncthreads();
   }
@@ -334,12 +359,21 @@ void index_select(const IndexSelectParams& p, std::int64_t first_row, std::int64
   }
   const unsigned selections = p.candidate_mode == CandidateMode::produce ? 2 : 1;
   const unsigned blocks = select_blocks(stride, rows * selections);
-  start(select_kernel,
-        {.grid = dim3(static_cast<unsigned>(rows) * blocks, selections),
-         .block = kSelectThreads,
-         .shared_bytes = sizeof(SelectShared),
-         .cluster = static_cast<int>(blocks)},
-        stream, p, first_row, scores, stride, blocks);
+  const auto cached = static_cast<std::int32_t>(std::min<std::int64_t>(kMostCached, (stride + blocks - 1) / blocks));
+  const auto select = [&]<int kThreads>(std::integral_constant<int, kThreads>) {
+    start(select_kernel<kThreads>,
+          {.grid = dim3(static_cast<unsigned>(rows) * blocks, selections),
+           .block = kThreads,
+           .shared_bytes = sizeof(SelectShared<kThreads>) + static_cast<std::size_t>(cached) * sizeof(unsigned),
+           .cluster = static_cast<int>(blocks)},
+          stream, p, first_row, scores, stride, blocks, cached);
+  };
+  constexpr std::int32_t kSharingCached = 16384;  // two rows share a multiprocessor
+  if (rows * selections > kMultiprocessors && cached <= kSharingCached) {
+    select(std::integral_constant<int, kFewSelectThreads>{});
+  } else {
+    select(std::integral_constant<int, kMostSelectThreads>{});
+  }
 }
 
 }  // namespace deepinfer::cuda

@@ -1,7 +1,7 @@
 // Index scores where many rows of a request follow each other (SM90), 32 heads of 128 values: the bits of index_scores.cuh. A block takes
 // eight rows: keys are decoded to registers once for all of them and multiplied with the queries by warpgroup instructions in bf16. Sums of
 // products are exact where the exponents of the scales differ by at most kMostSpread, so that their order does not matter; the few other
-// scores are made anew, one a thread. What follows a product is a conversion to double precision for each key and head, which takes as long.
+// scores are made anew, one a thread. Behind a product each key and head takes a conversion to double precision, which takes as long again.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ static_assert(kScoreWarps == kRows);
 
 /// Dynamic shared memory; two blocks share a multiprocessor.
 struct Queries {
-  /// [two tiles of 64 values][row][head]. Lane t of a product has values [32 t, 32 t + 32), eight for two products, as wide_keys.cuh orders them.
+  /// [two tiles of 64 values][row][head]. Lane t of a product has values [32 t, 32 t + 32), eight for two products, in the order of
+  /// wide_keys.cuh.
   std::uint8_t values[2 * kTileBytes];
   double weights[kRows][kHeads];
   float scales[kRows][kHeads][kGroups];  ///< 0 where all codes are
@@ -222,9 +223,10 @@ struct LaneKeys {
   }
 };
 
-/// Scores of the keys of one tile for rows [first, end) of the block, which belong to one request; a warpgroup. `keys` becomes the next tile's.
-__device__ __forceinline__ void score_tile(const IndexSelectParams& p, const Queries& queries, const std::int32_t* blocks, std::int32_t first,
-                                           std::int32_t end, std::int32_t place, const LaneKeys& keys, float* scores, std::int64_t stride) {
+/// Scores of the keys of one tile for rows [first, end) of the block, which belong to one request; a warpgroup. `place`: of the lane's first.
+__device__ __forceinline__ void score_tile(const IndexSelectParams& p, const Queries& queries, const std::int32_t* blocks,
+                                           std::int32_t first, std::int32_t end, std::int32_t place, const LaneKeys& keys, float* scores,
+                                           std::int64_t stride) {
   const auto t = static_cast<std::int32_t>(threadIdx.x % 4);
   unsigned a[8][4];
   keys.decode(a);
@@ -241,8 +243,8 @@ __device__ __forceinline__ void score_tile(const IndexSelectParams& p, const Que
     begin_products();
 #pragma unroll
     for (int product = 0; product < 8; ++product) {
-      multiply_by_rows(sums, a[product], values + static_cast<unsigned>(product / 4 * kTileBytes + step * kStepRows * kHeads * kTileRowBytes),
-                       product % 4);
+      const std::int32_t tile = product / 4 * kTileBytes + step * kStepRows * kHeads * kTileRowBytes;
+      multiply_by_rows(sums, a[product], values + static_cast<unsigned>(tile), product % 4);
     }
     end_products();
     wait_products<0>();

@@ -18,9 +18,9 @@ __device__ __forceinline__ void find_row(const AttendParams& p, ManyShared& shar
   const std::int32_t thread = static_cast<std::int32_t>(threadIdx.x) % kDecodingThreads;
   const std::int32_t lane = threadIdx.x % 32;
   constexpr std::int32_t kLine = 128;
-  static_assert(kHeads * kDim * sizeof(bf16) == 2 * kLine * kDecodingThreads);
+  constexpr int kLines = kHeads * kDim * sizeof(bf16) / kLine / kDecodingThreads;
   const auto* queries = reinterpret_cast<const std::uint8_t*>(row_at(p.q, r, kHeads * kDim));
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < kLines; ++i) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(queries + (i * kDecodingThreads + thread) * kLine));
   }
   const Places places = places_of(p);
@@ -66,78 +66,154 @@ __device__ __forceinline__ void find_row(const AttendParams& p, ManyShared& shar
   }
 }
 
-/// What a lane loads of half a key: two chunks of 128 columns, of which lane t of a key has columns [32 t, 32 t + 32).
-struct HalfKey {
-  uint4 words[4];  ///< FP4: two
-  unsigned scales[2];
-  bool is_window;
+/// What a thread loads at once of its two keys: all in FP4, half in FP8. Of 128 columns, a chunk, lane t of a key has [32 t, 32 t + 32); it
+/// has the scales of chunk t for all four lanes.
+struct KeyPiece {
+  uint4 words[2][4];
+  uint2 scales[2];  ///< FP8: the first
 
-  __device__ __forceinline__ void load(const std::uint8_t* record, bool in_window, std::int32_t half) {
+  /// Of records[0] and records[8].
+  __device__ __forceinline__ void load(const std::uint8_t* const* records, bool is_window, int half) {
     const std::int32_t t = threadIdx.x % 4;
-    is_window = in_window;
-    scales[0] = 0;
-    scales[1] = 0;
-#pragma unroll
-    for (uint4& word : words) {
-      word = {0, 0, 0, 0};
-    }
-    if (record == nullptr) {
-      return;
-    }
-    const std::int32_t chunk = 2 * half;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      if (in_window) {
-        words[2 * i] = __ldg(reinterpret_cast<const uint4*>(record + (chunk + i) * 128 + t * 32));
-        words[2 * i + 1] = __ldg(reinterpret_cast<const uint4*>(record + (chunk + i) * 128 + t * 32 + 16));
-        scales[i] = __ldg(record + kDim + (chunk + i) * 4 + t);
+      const std::uint8_t* record = records[i * 8];
+      if (record == nullptr) {
+#pragma unroll
+        for (uint4& word : words[i]) {
+          word = {0, 0, 0, 0};
+        }
+        scales[i] = {0, 0};
+      } else if (is_window) {
+        const std::uint8_t* from = record + half * (kDim / 2) + t * 32;
+#pragma unroll
+        for (int word = 0; word < 4; ++word) {
+          words[i][word] = __ldg(reinterpret_cast<const uint4*>(from + word / 2 * kChunkColumns + word % 2 * 16));
+        }
+        scales[i].x = __ldg(reinterpret_cast<const unsigned*>(record + kDim) + t);
       } else {
-        words[i] = __ldg(reinterpret_cast<const uint4*>(record + (chunk + i) * 64 + t * 16));
-        scales[i] = __ldg(reinterpret_cast<const unsigned short*>(record + kDim / 2 + (chunk + i) * 8 + t * 2));
+        const std::uint8_t* from = record + t * 16;
+#pragma unroll
+        for (int chunk = 0; chunk < kChunks; ++chunk) {
+          words[i][chunk] = __ldg(reinterpret_cast<const uint4*>(from + chunk * (kChunkColumns / 2)));
+        }
+        scales[i] = __ldg(reinterpret_cast<const uint2*>(record + kDim / 2) + t);
       }
     }
+  }
+  /// The lane's two of chunk `chunk` of key i, FP4.
+  [[nodiscard]] __device__ __forceinline__ unsigned fp4_scales(int i, int chunk) const {
+    const unsigned low = __shfl_sync(kWholeWarp, scales[i].x, chunk, 4);
+    const unsigned high = __shfl_sync(kWholeWarp, scales[i].y, chunk, 4);
+    const unsigned t = threadIdx.x % 4;
+    return (t / 2 == 0 ? low : high) >> t % 2 * 16;
+  }
+  [[nodiscard]] __device__ __forceinline__ unsigned fp8_scale_code(int i, int chunk) const {
+    return __shfl_sync(kWholeWarp, scales[i].x, chunk, 4) >> threadIdx.x % 4 * 8 & 0xFFU;
   }
 };
 
-/// A thread that decodes: lane t = lane % 4 of key 8 warp + lane / 4.
+/// A thread that decodes: lane t = lane % 4 of keys 16 warp + lane / 4 and 8 more of its warpgroup's tiles. A warpgroup fills one of
+/// the two places; while it waits for loads, the other one decodes.
 struct Decoder {
-  std::int32_t key = static_cast<std::int32_t>(threadIdx.x) % kDecodingThreads / 4;
-  unsigned place = shared_place();  ///< of the lane's part of piece 0 of its key
+  ManyShared& shared;
+  unsigned place = threadIdx.x / kGroupThreads % 2;
+  std::int32_t key = static_cast<std::int32_t>(threadIdx.x) % kGroupThreads / 32 * 16 + static_cast<std::int32_t>(threadIdx.x % 32) / 4;
+  unsigned pieces[8];  ///< where the lane's part of each piece of its first key goes, in the first of the place's tiles
 
-  [[nodiscard]] __device__ __forceinline__ unsigned shared_place() const {
-    return static_cast<unsigned>(tile_offset(key, 0)) + threadIdx.x % 4 * 4;
-  }
-
-  /// Eight values of step `step` of a chunk, at `chunk`: pair i of four goes to piece step % 2 * 4 + i of its tile.
-  __device__ __forceinline__ void store(unsigned chunk, int step, const unsigned (&pairs)[4]) const {
+  __device__ explicit Decoder(ManyShared& memory) : shared(memory) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const unsigned to = (chunk + place) ^ static_cast<unsigned>((step % 2 * 4 + i) * kPieceBytes);
-      asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + static_cast<unsigned>(step / 2 * kTileBytes)), "r"(pairs[i]) : "memory");
+    for (int i = 0; i < 8; ++i) {
+      pieces[i] = shared_address(shared.keys[place]) + static_cast<unsigned>(tile_offset(key, i)) + threadIdx.x % 4 * 4;
     }
   }
 
-  /// One chunk of the lane's key, at shared address `chunk`.
-  template <int kChunk>
-  __device__ __forceinline__ void decode(const HalfKey& x, unsigned chunk) const {
+  /// Eight values of step kStep of chunk kChunk of key kKey: pair i of four goes to piece kStep % 2 * 4 + i of its tile.
+  template <int kKey, int kChunk, int kStep>
+  __device__ __forceinline__ void store(const unsigned (&pairs)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      asm volatile("st.shared.b32 [%0+%2], %1;" ::"r"(pieces[kStep % 2 * 4 + i]), "r"(pairs[i]),
+                   "n"((kChunk * (kChunkColumns / 64) + kStep / 2) * kTileBytes + kKey * 8 * kTileRowBytes)
+                   : "memory");
+    }
+  }
+
+  template <int kKey, int kChunk>
+  __device__ __forceinline__ void decode_fp4(const KeyPiece& x) const {
+    const unsigned codes = x.fp4_scales(kKey, kChunk);
+    const unsigned scales[2] = {fp4_scale(codes & 0xFFU), fp4_scale(codes >> 8 & 0xFFU)};
+    const uint4 words = x.words[kKey][kChunk];
     unsigned pairs[4];
-    if (x.is_window) {
+    cuda::decode_fp4(words.x, scales[0], pairs);
+    store<kKey, kChunk, 0>(pairs);
+    cuda::decode_fp4(words.y, scales[0], pairs);
+    store<kKey, kChunk, 1>(pairs);
+    cuda::decode_fp4(words.z, scales[1], pairs);
+    store<kKey, kChunk, 2>(pairs);
+    cuda::decode_fp4(words.w, scales[1], pairs);
+    store<kKey, kChunk, 3>(pairs);
+  }
+  /// Chunk kChunk of the half that `x` has; `pieces` are where the half goes.
+  template <int kKey, int kChunk>
+  __device__ __forceinline__ void decode_fp8(const KeyPiece& x, int half) const {
+    const unsigned usual = fp8_scale(x.fp8_scale_code(kKey, 2 * half + kChunk));
+    const auto scale = [&](const uint4& word) {
+      const unsigned nan = nan_marks(word.x) | nan_marks(word.y) | nan_marks(word.z) | nan_marks(word.w);
+      return nan != 0 ? kNanPair : usual;
+    };
+    const uint4 first = x.words[kKey][2 * kChunk];
+    const uint4 second = x.words[kKey][2 * kChunk + 1];
+    unsigned pairs[4];
+    cuda::decode_fp8(first.x, first.y, scale(first), pairs);
+    store<kKey, kChunk, 0>(pairs);
+    cuda::decode_fp8(first.z, first.w, scale(first), pairs);
+    store<kKey, kChunk, 1>(pairs);
+    cuda::decode_fp8(second.x, second.y, scale(second), pairs);
+    store<kKey, kChunk, 2>(pairs);
+    cuda::decode_fp8(second.z, second.w, scale(second), pairs);
+    store<kKey, kChunk, 3>(pairs);
+  }
+  template <int kChunk>
+  __device__ __forceinline__ void decode_fp4_chunk(const KeyPiece& x) const {
+    decode_fp4<0, kChunk>(x);
+    decode_fp4<1, kChunk>(x);
+  }
+  __device__ __forceinline__ void move(unsigned bytes) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const uint4 word = x.words[2 * kChunk + half];
-        const unsigned nan = nan_marks(word.x) | nan_marks(word.y) | nan_marks(word.z) | nan_marks(word.w);
-        const unsigned scale = nan != 0 ? kNanPair : fp8_scale(x.scales[kChunk]);
-        decode_fp8(word.x, word.y, scale, pairs);
-        store(chunk, 2 * half, pairs);
-        decode_fp8(word.z, word.w, scale, pairs);
-        store(chunk, 2 * half + 1, pairs);
+    for (unsigned& piece : pieces) {
+      piece += bytes;
+    }
+  }
+
+  /// The block's n-th tile, whose first key is at `first`.
+  __device__ __forceinline__ void decode_tile(const RowKeys& row, std::int32_t first, bool is_window, unsigned n) {
+    constexpr unsigned kHalfBytes = kQueryTiles / 2 * kTileBytes;
+    const std::uint8_t* const* records = row.records + first + key;
+#pragma unroll 1
+    for (int half = 0; half < (is_window ? 2 : 1); ++half) {
+      KeyPiece piece;
+      piece.load(records, is_window, half);
+      if (half == 0) {
+        wait_barrier(shared.empty(place), parity_of(n) ^ 1U);
       }
-    } else {
-#pragma unroll
-      for (int step = 0; step < 4; ++step) {
-        decode_fp4(word_of(x.words[kChunk], step), fp4_scale(x.scales[kChunk] >> step / 2 * 8 & 0xFFU), pairs);
-        store(chunk, step, pairs);
+      if (is_window) {
+        decode_fp8<0, 0>(piece, half);
+        decode_fp8<1, 0>(piece, half);
+        decode_fp8<0, 1>(piece, half);
+        decode_fp8<1, 1>(piece, half);
+        move(half == 0 ? kHalfBytes : 0U - kHalfBytes);
+      } else {
+        decode_fp4_chunk<0>(piece);
+        decode_fp4_chunk<1>(piece);
+        decode_fp4_chunk<2>(piece);
+        decode_fp4_chunk<3>(piece);
       }
+    }
+    publish_tiles();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+      arrive(shared.full(place));
     }
   }
 };
@@ -146,7 +222,7 @@ struct Decoder {
 __device__ __forceinline__ void bring_queries(const AttendParams& p, ManyShared& shared, std::int64_t r) {
   // Piece i of a thread: head 8 (i / 2) + thread / 4 % 8, step warp + 8 (i % 2) of those 8 columns that every lane has.
   constexpr int kPieces = kHeads * kDim / 8 / kDecodingThreads;
-  constexpr int kAhead = 4;
+  constexpr int kAhead = 8;
   static_assert(kPieces == 16 && kDecodingWarps == 8);
   const unsigned thread = threadIdx.x % kDecodingThreads;
   const unsigned warp = thread / 32;
@@ -182,61 +258,30 @@ __device__ __forceinline__ void bring_queries(const AttendParams& p, ManyShared&
 
 /// Decodes all rows of the block. The next row's keys are looked for between the two times, while probabilities are made.
 __device__ __forceinline__ void decode_rows(const AttendParams& p, ManyShared& shared) {
-  const Decoder decoder;
+  Decoder decoder(shared);
   const std::int32_t window = places_of(p).window;
-  HalfKey next;
-  const auto fetch = [&](const RowKeys& row, std::int32_t tile, std::int32_t half) {
-    if (tile < row.num_tiles) {
-      const std::int32_t first = row.first_place[tile];
-      next.load(row.records[first + decoder.key], first < window, half);
-    }
-  };
-  const auto tell = [](std::uint32_t barrier) {
-    publish_tiles();
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) {
-      arrive(barrier);
-    }
-  };
   find_row(p, shared, blockIdx.x, 0);
-  fetch(shared.rows[0], 0, 0);
   unsigned count = 0;  // of rows
   unsigned n = 0;      // of tiles
 #pragma unroll 1
-  for (std::int64_t r = blockIdx.x; r < p.rows.num_rows; r += gridDim.x, ++count) {
+  for (auto r = static_cast<std::int32_t>(blockIdx.x); r < p.rows.num_rows; r += static_cast<std::int32_t>(gridDim.x), ++count) {
     const RowKeys& row = shared.rows[place_of(count)];
-    const bool is_last = r + gridDim.x >= p.rows.num_rows;
+    const std::int32_t next_row = r + static_cast<std::int32_t>(gridDim.x);
     wait_barrier(shared.queries_empty(), (count & 1U) ^ 1U);
     bring_queries(p, shared, r);
     const std::int32_t num_tiles = row.num_tiles;
 #pragma unroll 1
     for (int time = 0; time < 2; ++time) {
-      if (time == 1 && !is_last) {
-        find_row(p, shared, r + gridDim.x, count + 1);
+      if (time == 1 && next_row < p.rows.num_rows) {
+        find_row(p, shared, next_row, count + 1);
       }
 #pragma unroll 1
       for (std::int32_t tile = 0; tile < num_tiles; ++tile, ++n) {
-        const unsigned keys = shared_address(shared.keys[place_of(n)]);
-        wait_barrier(shared.empty(place_of(n)), parity_of(n) ^ 1U);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const HalfKey now = next;
-          if (half == 0) {
-            fetch(row, tile, 1);
-          } else if (tile + 1 < num_tiles || time == 0) {
-            fetch(row, tile + 1 < num_tiles ? tile + 1 : 0, 0);
-          } else if (!is_last) {
-            fetch(shared.rows[place_of(count + 1)], 0, 0);
-          }
-          decoder.decode<0>(now, keys + half * 4 * kTileBytes);
-          tell(shared.full(place_of(n), 2 * half));
-          decoder.decode<1>(now, keys + (half * 4 + 2) * kTileBytes);
-          tell(shared.full(place_of(n), 2 * half + 1));
+        if (place_of(n) == decoder.place) {
+          const std::int32_t first = row.first_place[tile];
+          decoder.decode_tile(row, first, first < window, n);
         }
       }
-    }
-    if (num_tiles == 0 && !is_last) {
-      fetch(shared.rows[place_of(count + 1)], 0, 0);
     }
   }
 }

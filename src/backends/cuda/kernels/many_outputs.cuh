@@ -31,8 +31,8 @@ __device__ __forceinline__ void store_q8_columns(const unsigned (&pairs)[16], st
   unsigned words[8];
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    words[i] = e4m3_codes(lower_of(pairs[2 * i]) * inverse, upper_of(pairs[2 * i]) * inverse) |
-               e4m3_codes(lower_of(pairs[2 * i + 1]) * inverse, upper_of(pairs[2 * i + 1]) * inverse) << 16;
+    words[i] = to_e4m3_pair(lower_of(pairs[2 * i]) * inverse, upper_of(pairs[2 * i]) * inverse) |
+               to_e4m3_pair(lower_of(pairs[2 * i + 1]) * inverse, upper_of(pairs[2 * i + 1]) * inverse) << 16;
   }
   *reinterpret_cast<uint4*>(codes) = {words[0], words[1], words[2], words[3]};
   *reinterpret_cast<uint4*>(codes + 16) = {words[4], words[5], words[6], words[7]};
@@ -40,7 +40,8 @@ __device__ __forceinline__ void store_q8_columns(const unsigned (&pairs)[16], st
 }
 
 /// All heads of row r, columns of warpgroup `group`.
-__device__ __forceinline__ void finish_sums(const AttendParams& p, std::int64_t r, std::int32_t group, const float (&factors)[2], const float (&sums)[2][64]) {
+__device__ __forceinline__ void finish_sums(const AttendParams& p, std::int64_t r, std::int32_t group, const float (&factors)[2],
+                                            const float (&sums)[2][64]) {
   const std::int32_t first_turned = kDim - p.rope_dim;
 #pragma unroll
   for (int part = 0; part < 4; ++part) {
@@ -58,14 +59,21 @@ __device__ __forceinline__ void finish_sums(const AttendParams& p, std::int64_t 
         pairs[step * 4 + 2 * i + 1] = bf16_pair(from[8 + i] * factors[half], from[12 + i] * factors[half]);
       }
     }
-    if (column + 32 > first_turned) {
+    if (column >= first_turned) {  // for all 32 columns
+      const std::int64_t place = r * (p.rope_dim / 2) + (column - first_turned) / 2;
+      float4 cos[4];
+      float4 sin[4];
 #pragma unroll
-      for (int i = 0; i < 16; ++i) {
-        const std::int32_t turned = column + 2 * i - first_turned;
-        if (turned >= 0) {
-          const std::int64_t place = r * (p.rope_dim / 2) + turned / 2;
-          pairs[i] = turned_pair(pairs[i], p.rope.cos[place], -p.rope.sin[place]);
-        }
+      for (int i = 0; i < 4; ++i) {
+        cos[i] = __ldg(reinterpret_cast<const float4*>(p.rope.cos + place) + i);
+        sin[i] = __ldg(reinterpret_cast<const float4*>(p.rope.sin + place) + i);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        pairs[4 * i] = turned_pair(pairs[4 * i], cos[i].x, -sin[i].x);
+        pairs[4 * i + 1] = turned_pair(pairs[4 * i + 1], cos[i].y, -sin[i].y);
+        pairs[4 * i + 2] = turned_pair(pairs[4 * i + 2], cos[i].z, -sin[i].z);
+        pairs[4 * i + 3] = turned_pair(pairs[4 * i + 3], cos[i].w, -sin[i].w);
       }
     }
     if (p.o != nullptr) {

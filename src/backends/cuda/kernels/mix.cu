@@ -51,11 +51,13 @@ struct Operands {
   float4 fn[kDotTiles][2];
 };
 
-/// Sums of one warp: dots[row tile][dot tile] as `multiply` leaves them, squares of the lane's columns of the lane's rows.
+/// Sums of one warp: dots[row tile][dot tile] as `multiply` leaves them; squares of the lane's rows, until join_squares() of the lane's
+/// columns only and in two chains that do not wait for each other.
 template <std::int32_t kRowTiles>
 struct Sums {
   double dots[kRowTiles][kDotTiles][4] = {};
   double squares[kRowTiles][2] = {};
+  double chains[kRowTiles][4] = {};
 
   /// Columns [4 quarter, 4 quarter + 4) of the lane's eight; fn(n, j): value of column j of them.
   template <class Fn>
@@ -66,7 +68,7 @@ struct Sums {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         a[m][i] = value_of(z[m][i % 2], quarter * 4 + i / 2);
-        squares[m][i % 2] = fma(a[m][i], a[m][i], squares[m][i % 2]);
+        chains[m][i % 4] = fma(a[m][i], a[m][i], chains[m][i % 4]);
       }
     }
 #pragma unroll
@@ -87,11 +89,13 @@ struct Sums {
   /// Joins the columns of the lanes.
   __device__ __forceinline__ void join_squares() {
 #pragma unroll
-    for (auto& tile : squares) {
+    for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
-      for (double& sum : tile) {
+      for (int i = 0; i < 2; ++i) {
+        double sum = chains[m][i] + chains[m][i + 2];
         sum += __shfl_xor_sync(kWholeWarp, sum, 1);
         sum += __shfl_xor_sync(kWholeWarp, sum, 2);
+        squares[m][i] = sum;
       }
     }
   }
@@ -464,26 +468,33 @@ __global__ __launch_bounds__(kBlockThreads, 1) void mix_many_kernel(MixParams p)
     const std::int64_t own_row = first_row + warp * kTileRows + threadIdx.x % 32 / 4;
     const std::int32_t own_column = static_cast<std::int32_t>(threadIdx.x % 4) * kLaneColumns;
     const bf16* z[2] = {existing_row(p, own_row) + own_column, existing_row(p, own_row + 8) + own_column};
-    uint4 words[kRoundSteps][1][2];  // a round ahead
-    const auto load = [&](std::int32_t column, int step) {
-      words[step][0][0] = __ldcs(reinterpret_cast<const uint4*>(z[0] + column + step * kColumns));
-      words[step][0][1] = __ldcs(reinterpret_cast<const uint4*>(z[1] + column + step * kColumns));
-    };
+    uint4 next_words[kRoundSteps][1][2];
+    const auto load = [&](std::int32_t round) {  // all of a round at once: a wait for one load is a wait for all that a thread has issued
+      const std::int32_t column = rounds.begin(round);
+      const std::int32_t steps = rounds.steps(round);
 #pragma unroll
-    for (int step = 0; step < kRoundSteps; ++step) {
-      if (step < rounds.steps(0)) {
-        load(0, step);
+      for (int step = 0; step < kRoundSteps; ++step) {
+        if (step < steps) {
+          next_words[step][0][0] = __ldcs(reinterpret_cast<const uint4*>(z[0] + column + step * kColumns));
+          next_words[step][0][1] = __ldcs(reinterpret_cast<const uint4*>(z[1] + column + step * kColumns));
+        }
       }
-    }
+    };
+    load(0);
     Sums<1> part;
     Sums<1> block;  // of the parts that a block of a cluster has
     Sums<1> total;
 #pragma unroll 1
     for (std::int32_t round = 0; round < rounds.count(); ++round) {
       __syncthreads();
+      uint4 words[kRoundSteps][1][2];
+#pragma unroll
+      for (int step = 0; step < kRoundSteps; ++step) {
+        words[step][0][0] = next_words[step][0][0];
+        words[step][0][1] = next_words[step][0][1];
+      }
+      load(round + 1);
       const std::int32_t steps = rounds.steps(round);
-      const std::int32_t next = rounds.begin(round + 1);
-      const std::int32_t next_steps = rounds.steps(round + 1);
       const double* fn = fragments + round % 2 * kRoundSteps * kStepValues + threadIdx.x % 32;
 #pragma unroll
       for (int step = 0; step < kRoundSteps; ++step) {
@@ -493,9 +504,6 @@ __global__ __launch_bounds__(kBlockThreads, 1) void mix_many_kernel(MixParams p)
             part.add(words[step], quarter,
                      [&](int n, int j) { return fn[step * kStepValues + ((quarter * 4 + j) * kDotTiles + n) * 32]; });
           }
-        }
-        if (step < next_steps) {
-          load(next, step);
         }
       }
       if ((round + 1) % rounds.per_part == 0) {

@@ -38,13 +38,6 @@ __device__ __forceinline__ void store_vector(const Vector& x, bf16* out) {
   *reinterpret_cast<uint4*>(out) = make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-/// Two values rounded as round_bf16() does, the first in the lower half; NaN is 0x7FFF.
-__device__ __forceinline__ unsigned round_pair(double low, double high) {
-  unsigned out = 0;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(static_cast<float>(high)), "f"(static_cast<float>(low)));
-  return out;
-}
-
 /// x <- rms(x; weight), rounded. All threads of the block take part; those beyond the row hold zeros.
 __device__ __forceinline__ void norm_vector(Vector& x, const bf16* weight, std::int32_t width, float eps, bool inside, double* shared) {
   double squares = 0;

@@ -189,7 +189,7 @@ __global__ __launch_bounds__(kMostExpandThreads) void expand_kernel(ExpandParams
           sums[0] = fma(comb[j * kStreams + k], values[j][0], sums[0]);  // products are exact
           sums[1] = fma(comb[j * kStreams + k], values[j][1], sums[1]);
         }
-        out[k][i] = round_pair(sums[0], sums[1]);
+        out[k][i] = bf16_pair(static_cast<float>(sums[0]), static_cast<float>(sums[1]));
       }
     }
     load(c + step);

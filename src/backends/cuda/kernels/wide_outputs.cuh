@@ -140,13 +140,6 @@ __device__ __forceinline__ void round_outputs(const Shared& shared, std::int32_t
   }
 }
 
-/// Two E4M3 codes, low first; saturates.
-__device__ __forceinline__ unsigned e4m3_codes(float low, float high) {
-  std::uint16_t out = 0;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(out) : "f"(high), "f"(low));
-  return out;
-}
-
 /// Q8 of a group that lies in four neighbouring lanes, eight values each.
 __device__ __forceinline__ void store_q8_group(const bf16 (&x)[8], std::uint8_t* codes, std::uint8_t* scale_code) {
   static_assert(kQ8Group == 4 * 8);
@@ -162,8 +155,8 @@ __device__ __forceinline__ void store_q8_group(const bf16 (&x)[8], std::uint8_t*
   unsigned words[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    words[i] = e4m3_codes(to_float(x[4 * i]) * inverse, to_float(x[4 * i + 1]) * inverse) |
-               e4m3_codes(to_float(x[4 * i + 2]) * inverse, to_float(x[4 * i + 3]) * inverse) << 16;
+    words[i] = to_e4m3_pair(to_float(x[4 * i]) * inverse, to_float(x[4 * i + 1]) * inverse) |
+               to_e4m3_pair(to_float(x[4 * i + 2]) * inverse, to_float(x[4 * i + 3]) * inverse) << 16;
   }
   *reinterpret_cast<uint2*>(codes) = {words[0], words[1]};
   if (threadIdx.x % 4 == 0) {

@@ -1,5 +1,5 @@
-// The softmax of attention_wide.cu and attention_many.cu, the same operations in both: powers of two of products of keys and queries against
-// the highest of all keys, and a denominator that adds tiles of 64 keys in order, even and odd ones on their own.
+// The softmax of attention_wide.cu and attention_many.cu, the same operations in both: powers of two of products of keys and queries
+// against the highest of all keys, and a denominator that adds tiles of 64 keys in order, even and odd ones on their own.
 #pragma once
 
 #include <cstdint>
