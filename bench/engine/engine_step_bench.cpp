@@ -1,10 +1,11 @@
-// Usage: engine_step_bench MODEL_DIR [cpu|cuda] [REQUESTS...]
+// Usage: engine_step_bench MODEL_DIR [cpu|cuda] [context=16] [steps=400] [REQUESTS...]
 // Decode steps of a whole engine, without drafts, planning ahead: time of a step, of it the forward from launch to tokens, and the rest, in which
 // the device waits for the host. Greedy and with temperature and top-p, since tokens are drawn by the device.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +17,13 @@
 namespace deepinfer::bench {
 namespace {
 
-constexpr std::int32_t kSteps = 400;
+struct Settings {
+  std::int32_t context = 16;  // tokens of a prompt
+  std::int32_t steps = 400;
+  std::vector<std::int32_t> loads;
+};
+
+constexpr std::int32_t kMostRows = 2048;  // of a step with prompts
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -25,23 +32,27 @@ double median(std::vector<double>& values) {
   return values[values.size() / 2];
 }
 
-void measure(engine::Engine& engine, std::int32_t num_requests, double temperature) {
+void measure(engine::Engine& engine, const Settings& settings, std::int32_t num_requests, double temperature) {
   for (std::int32_t i = 0; i < num_requests; ++i) {
-    engine::GenerationRequest request{.prompt = std::vector<TokenId>(16, TokenId{i % 1000 + 100}),
+    engine::GenerationRequest request{.prompt = std::vector<TokenId>(static_cast<std::size_t>(settings.context), TokenId{i % 1000 + 100}),
                                       .sampling = {.temperature = temperature, .top_p = 0.95, .seed = static_cast<std::uint64_t>(i)},
-                                      .max_tokens = 2 * kSteps,
+                                      .max_tokens = 2 * settings.steps + num_requests * settings.context / kMostRows,
                                       .ignore_eos = true};
     if (!engine.submit(std::move(request), [](engine::Output&&) {})) {
       std::exit(1);
     }
   }
-  for (std::int32_t i = 0; i < kSteps / 2; ++i) {  // prompts, and every shape of step comes up
+  constexpr auto kDecode = static_cast<std::size_t>(engine::StepKind::decode);
+  const auto decoded = [&] { return engine.stats().step_times[kDecode].forward.sum_seconds; };
+  for (const auto before = decoded(); decoded() == before;) {  // prompts
+    engine.step();
+  }
+  for (std::int32_t i = 0; i < settings.steps / 2; ++i) {  // every shape of step comes up
     engine.step();
   }
   std::vector<double> steps;
   std::vector<double> rest;
-  constexpr auto kDecode = static_cast<std::size_t>(engine::StepKind::decode);
-  for (std::int32_t i = 0; i < kSteps; ++i) {
+  for (std::int32_t i = 0; i < settings.steps; ++i) {
     const double host_before = engine.stats().step_times[kDecode].host.sum_seconds;
     const double begin = seconds_now();
     engine.step();
@@ -56,17 +67,17 @@ void measure(engine::Engine& engine, std::int32_t num_requests, double temperatu
   std::fflush(stdout);
 }
 
-int main_with(const std::string& directory, std::string_view name, const std::vector<std::int32_t>& loads) {
+int main_with(const std::string& directory, std::string_view name, const Settings& settings) {
   auto device = name == "cuda" ? cuda::make_device({}) : Result<std::unique_ptr<Device>>(cpu::make_device({}));
   if (!device) {
     std::fprintf(stderr, "%s\n", device.error().message.c_str());
     return 1;
   }
-  const std::int32_t most = *std::ranges::max_element(loads);
+  const std::int32_t most = *std::ranges::max_element(settings.loads);
   auto loaded = engine::load_engine(directory,
                                     {.max_requests = most,
-                                     .max_batched_tokens = std::max(512, 2 * most),
-                                     .max_model_len = 2048,
+                                     .max_batched_tokens = kMostRows,
+                                     .max_model_len = settings.context + 4 * settings.steps + most,
                                      .prefix_cache = false,
                                      .speculation = engine::SpeculationMode::off,
                                      .max_drafts = 0,
@@ -77,9 +88,9 @@ int main_with(const std::string& directory, std::string_view name, const std::ve
     return 1;
   }
   std::printf("%s\n", (*device)->info().description.c_str());
-  for (const std::int32_t num_requests : loads) {
+  for (const std::int32_t num_requests : settings.loads) {
     for (const double temperature : {0.0, 0.8}) {
-      measure(*loaded->engine, num_requests, temperature);
+      measure(*loaded->engine, settings, num_requests, temperature);
     }
   }
   return 0;
@@ -90,15 +101,21 @@ int main_with(const std::string& directory, std::string_view name, const std::ve
 
 int main(int count, char** arguments) {
   if (count < 2) {
-    std::fprintf(stderr, "usage: engine_step_bench MODEL_DIR [cpu|cuda] [REQUESTS...]\n");
+    std::fprintf(stderr, "usage: engine_step_bench MODEL_DIR [cpu|cuda] [context=16] [steps=400] [REQUESTS...]\n");
     return 2;
   }
-  std::vector<std::int32_t> loads;
-  for (int i = 3; i < count; ++i) {
-    loads.push_back(std::max(1, std::atoi(arguments[i])));
+  deepinfer::bench::Settings settings;
+  for (const std::string_view argument : std::span(arguments, static_cast<std::size_t>(count)).subspan(std::min(count, 3))) {
+    const std::size_t value = argument.find('=') + 1;  // 0: a number of requests
+    const std::int32_t number = std::max(1, std::atoi(argument.data() + value));
+    if (value == 0) {
+      settings.loads.push_back(number);
+    } else {
+      (argument.starts_with("context") ? settings.context : settings.steps) = number;
+    }
   }
-  if (loads.empty()) {
-    loads = {1, 16, 64};
+  if (settings.loads.empty()) {
+    settings.loads = {1, 16, 64};
   }
-  return deepinfer::bench::main_with(arguments[1], count > 2 ? arguments[2] : "cpu", loads);
+  return deepinfer::bench::main_with(arguments[1], count > 2 ? arguments[2] : "cpu", settings);
 }

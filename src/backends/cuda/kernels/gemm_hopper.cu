@@ -2,7 +2,7 @@
 // warpgroup copies ahead into a ring of stages: 64 bytes of codes a row (128 of bf16), their scales, and the packed activations. The
 // other two turn codes into registers while the tensor cores work on the group of 64 values before.
 //
-// Few blocks would leave the GPU idle: then a cluster of kSlices blocks takes one slice each and adds them up in the memories of the
+// Few blocks would leave the GPU idle: then the blocks of a cluster take one or two slices each, and these are added up in the memories of the
 // cluster.
 #include <algorithm>
 #include <type_traits>
@@ -23,9 +23,21 @@ template <WeightKind kind, int kColumns, bool kSliced>
 constexpr int kOperandSets =
     kind != WeightKind::bf16 && (kColumns == 8 || (kColumns == 64 && (kSliced || kind == WeightKind::fp4))) ? 1 : 2;
 
+/// Bytes of a block's results of one slice in shared memory.
+template <int kColumns>
+constexpr int kResultBytes = kColumns * kResultStride * 4;
+
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-constexpr int kConsumerRegisters[] = {0, 232, 104, 64};  // by blocks at once
+// Registers of a consumer and of a copying thread. The latter need 40 to put nothing aside in each step, which they would have to wait for;
+// two sets of sums of 64 columns leave them less.
+template <WeightKind kind, int kColumns, bool kSliced>
+constexpr int kConsumerRegisters = kBlocksAtOnce<kind, kColumns> == 1   ? 232
+                                   : kBlocksAtOnce<kind, kColumns> == 3 ? 64
+                                   : kSliced && kColumns == 64          ? 104
+                                                                        : 96;
+template <WeightKind kind, int kColumns, bool kSliced>
+constexpr int kCopyRegisters = kBlocksAtOnce<kind, kColumns> != 2 ? 40 : kSliced && kColumns == 64 ? 32 : 48;
 
 // --- the warpgroups -----------------------------------------------------------------------------------------------
 
@@ -97,18 +109,18 @@ __device__ __forceinline__ void multiply_chain(Warp<kind, kColumns, kSliced>& wa
   }
 }
 
-/// Sum of the slices [first_slice, last_slice), or over all steps where there are none.
+/// Sum of the slices [first_slice, last_slice), or over all steps where there are none. In a cluster, which adds slices in their order, the
+/// second of two stays apart in `second`.
 template <WeightKind kind, int kColumns, bool kSliced>
 __device__ __forceinline__ void multiply_rows(const HopperParams& p, const Ring& ring, int row, int steps, int first_slice, int last_slice,
-                                              float (&total)[kColumns / 2]) {
+                                              float (&total)[kColumns / 2], float (&second)[kColumns / 2]) {
   Warp<kind, kColumns, kSliced> warp{ring, p.stages, p.gemm.k & 1, Places<kind>(row)};
   if constexpr (kSliced) {
-    float sums[kColumns / 2];
     for (int slice = first_slice; slice < last_slice; ++slice) {
-      multiply_chain(warp, slice_begin(slice, steps), slice_begin(slice + 1, steps), sums);
+      multiply_chain(warp, slice_begin(slice, steps), slice_begin(slice + 1, steps), second);
 #pragma unroll
       for (int i = 0; i < kColumns / 2; ++i) {
-        total[i] = slice == first_slice ? sums[i] : total[i] + sums[i];
+        total[i] = slice == first_slice ? second[i] : p.cluster > 1 ? total[i] : total[i] + second[i];
       }
     }
   } else {
@@ -157,22 +169,21 @@ __device__ __forceinline__ void leave_results(std::uint32_t results, int row, co
   }
 }
 
-/// Rounds and stores the results of the block, or of its part of the columns' quarters when slices lie in the blocks of the cluster.
+/// Rounds and stores the results of the block, or of its part of the columns' quarters when a cluster has the slices.
 template <int kColumns>
-__device__ __forceinline__ void store_results(const HopperParams& p, const GemmWork& work, std::uint32_t results, int tile_row, unsigned rank,
+__device__ __forceinline__ void store_results(const HopperParams& p, const GemmWork& work, std::uint32_t results, int tile_row, int rank,
                                               int thread, int threads) {
   const int count = min(kColumns, work.num_columns) * (kRows / 4);
-  const int first = p.in_slices ? static_cast<int>(rank) * threads + thread : thread;
-  const int stride = p.in_slices ? threads * kSlices : threads;
-  for (int i = first; i < count; i += stride) {
+  const bool one_each = p.cluster == kSlices;
+  for (int i = rank * threads + thread; i < count; i += threads * p.cluster) {
     const int column = i / (kRows / 4);
     const int row = i % (kRows / 4) * 4;
     const std::uint32_t address = results + (column * kResultStride + row) * 4;
     float4 sum = load_remote(address, 0);
-    if (p.in_slices) {
+    if (p.cluster > 1) {
 #pragma unroll
       for (unsigned slice = 1; slice < kSlices; ++slice) {
-        const float4 part = load_remote(address, slice);
+        const float4 part = one_each ? load_remote(address, slice) : load_remote(address + slice % 2 * kResultBytes<kColumns>, slice / 2);
         sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
       }
     }
@@ -189,8 +200,8 @@ __global__ __launch_bounds__(kThreads, kBlocksAtOnce<kind, kColumns>) void warpg
   extern __shared__ __align__(128) std::uint8_t memory[];
   const GemmParams& gemm = p.gemm;
   const int warp = threadIdx.x / 32;
-  const unsigned rank = p.in_slices ? cluster_rank() : 0;
-  const int tile_row = (p.in_slices ? blockIdx.x / kSlices : blockIdx.x) * kRows;
+  const int rank = p.cluster > 1 ? static_cast<int>(cluster_rank()) : 0;
+  const int tile_row = static_cast<int>(blockIdx.x) / p.cluster * kRows;
   if (gemm.experts != nullptr && !gemm.tiles_are_ready) {
     wait_for_inputs();
   }
@@ -210,26 +221,30 @@ __global__ __launch_bounds__(kThreads, kBlocksAtOnce<kind, kColumns>) void warpg
   __syncthreads();
   let_next_start();
   const int steps = gemm.k / S::kValues;
-  const int first_slice = p.in_slices ? static_cast<int>(rank) : 0;
-  const int last_slice = p.in_slices ? first_slice + 1 : kSlices;
+  const int first_slice = rank * (kSlices / p.cluster);
+  const int last_slice = first_slice + kSlices / p.cluster;
   const std::uint32_t results = ring.memory;  // over the ring, once nothing reads it
   if (warp >= kConsumerWarps) {
-    give_registers<32>();
+    give_registers<kCopyRegisters<kind, kColumns, kSliced>>();
     copy_all<kind, kColumns>(p, work, ring, tile_row, slice_begin(first_slice, steps), slice_begin(last_slice, steps));
   } else {
-    take_registers<kConsumerRegisters[kBlocksAtOnce<kind, kColumns>]>();
+    take_registers<kConsumerRegisters<kind, kColumns, kSliced>>();
     wait_for_inputs();
     const int row = warp * 16 + threadIdx.x % 32 / 4;
     float total[kColumns / 2];
-    multiply_rows<kind, kColumns, kSliced>(p, ring, row, steps, first_slice, last_slice, total);
+    float second[kColumns / 2];
+    multiply_rows<kind, kColumns, kSliced>(p, ring, row, steps, first_slice, last_slice, total, second);
     asm volatile("bar.sync 1, 256;" ::: "memory");
     leave_results<kColumns>(results, row, total);
+    if (kSliced && p.cluster == kSlices / 2) {
+      leave_results<kColumns>(results + kResultBytes<kColumns>, row, second);
+    }
     asm volatile("bar.sync 1, 256;" ::: "memory");
-    if (!p.in_slices) {
+    if (p.cluster == 1) {
       store_results<kColumns>(p, work, results, tile_row, rank, threadIdx.x, kConsumerWarps * 32);
     }
   }
-  if (p.in_slices) {
+  if (p.cluster > 1) {
     cluster_barrier();
     store_results<kColumns>(p, work, results, tile_row, rank, threadIdx.x, kThreads);
     cluster_arrive();  // no block leaves while others read its memory
@@ -243,24 +258,29 @@ __global__ __launch_bounds__(kThreads, kBlocksAtOnce<kind, kColumns>) void warpg
 constexpr int kFewBlocks = 120;               // below, slices go to a cluster
 constexpr int kMaxSharedBytes = 227 * 1024;   // of a block on SM90
 
+/// Blocks that share the slices of `blocks` tiles: a slice each, or two where that many blocks would not run at once.
+int cluster_of(int blocks, int blocks_at_once) {
+  return blocks >= kFewBlocks ? 1 : blocks * kSlices <= blocks_at_once * num_multiprocessors() ? kSlices : kSlices / 2;
+}
+
 template <WeightKind kind, int kColumns, bool kSliced>
 void launch_columns(const GemmParams& gemm, const ColumnTiles& tiles, int groups, cudaStream_t stream) {
   using S = Stage<kind, kColumns>;
   const int row_tiles = (gemm.n + kRows - 1) / kRows;
   HopperParams p{.gemm = gemm};
   int blocks = row_tiles * tiles.count * groups;
-  p.in_slices = kSliced && blocks < kFewBlocks && gemm.k / S::kValues >= kSlices;
-  blocks *= p.in_slices ? kSlices : 1;
+  p.cluster = kSliced && gemm.k / S::kValues >= kSlices ? cluster_of(blocks, kBlocksAtOnce<kind, kColumns>) : 1;
+  blocks *= p.cluster;
   // Few blocks take the memory of more, so that they spread evenly however early they start.
   const int at_once = std::clamp((blocks + num_multiprocessors() - 1) / num_multiprocessors(), 1, kBlocksAtOnce<kind, kColumns>);
   const int limit = (kMaxSharedBytes + 1024) / at_once - 1024 - kBarrierBytes;  // each block takes 1 KB more than it asks for
   p.stages = std::min(kMaxStages, limit / S::kBytes);
-  const int ring_bytes = std::max(p.stages * S::kBytes, kColumns * kResultStride * 4);
+  const int ring_bytes = std::max(p.stages * S::kBytes, (p.cluster == kSlices / 2 ? 2 : 1) * kResultBytes<kColumns>);
   start(warpgroup_gemm_kernel<kind, kColumns, kSliced>,
-        {.grid = dim3(row_tiles * (p.in_slices ? kSlices : 1), tiles.count, groups),
+        {.grid = dim3(row_tiles * p.cluster, tiles.count, groups),
          .block = kThreads,
          .shared_bytes = static_cast<std::size_t>(kBarrierBytes + ring_bytes),
-         .cluster = p.in_slices ? kSlices : 1},
+         .cluster = p.cluster},
         stream, p);
 }
 

@@ -43,7 +43,7 @@ struct Stage {
 struct HopperParams {
   GemmParams gemm;
   std::int32_t stages = 0;
-  bool in_slices = false;  // the blocks of a cluster take a slice each
+  std::int32_t cluster = 1;  // blocks that share the slices; 1: a block has all of them, and they are no cluster
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -90,6 +90,7 @@ void linear_bf16(const LinearBf16Params& p, bf16* scratch, cudaStream_t stream) 
                         .codes = reinterpret_cast<const std::uint8_t*>(p.weight),
                         .num_columns = p.num_rows,
                         .x = tiles.is_packed ? scratch : p.x,
+                        .x_q8 = {},
                         .x_row = p.row_index,
                         .x_stride = p.k,
                         .y_bf16 = p.y_bf16,

@@ -120,7 +120,7 @@ struct MoePlan {
 struct MoeScratch {
   std::int32_t* row_of;     // [P] row of a sorted pair
   std::int32_t* place_of;   // [P] sorted place of pair row * top_k + choice
-  std::int32_t* column_of;  // [P] column of that pair when tiles lie side by side
+  std::int32_t* pair_of;    // [P] and the other way round
   std::int32_t* num_tiles;  // and steps of wide tiles
   int4* tiles;
   std::int32_t* tile_of;  // wide tiles: of each step of places
@@ -148,7 +148,7 @@ MoeScratch lay_out(const MoeParams& p, const MoePlan& plan, std::uint8_t* base, 
   MoeScratch s{};
   take(s.row_of, plan.pairs);
   take(s.place_of, plan.pairs);
-  take(s.column_of, plan.pairs);
+  take(s.pair_of, plan.pairs);
   take(s.num_tiles, 2);
   take(s.tiles, plan.routed.count);
   take(s.tile_of, plan.routed.is_wide ? plan.routed.places / kWideStep : 0);
@@ -187,8 +187,6 @@ __device__ std::int32_t scan(std::int32_t value, std::int32_t* shared) {
 __global__ void sort_pairs_kernel(MoeParams p, MoeScratch s, ColumnTiles routed) {
   __shared__ std::int32_t cursor[kMaxExperts];
   __shared__ std::int32_t count[kMaxExperts];
-  __shared__ std::int32_t first_of[kMaxExperts];  // column of an expert
-  __shared__ std::int32_t place_of[kMaxExperts];  // its first place, where tiles lie side by side
   __shared__ std::int32_t warps[kSortThreads / 32];
   const std::int32_t pairs = p.num_rows * p.top_k;
   const std::int32_t e = threadIdx.x;
@@ -208,8 +206,6 @@ __global__ void sort_pairs_kernel(MoeParams p, MoeScratch s, ColumnTiles routed)
   const std::int32_t first_tile = scan(tiles, warps);
   const std::int32_t first_place = scan(places, warps);
   cursor[e] = first;
-  first_of[e] = first;
-  place_of[e] = first_place;
   for (std::int32_t tile = 0; tile < tiles; ++tile) {
     const std::int32_t done = tile * part;
     s.tiles[first_tile + tile] = make_int4(e, first + done, min(part, count[e] - done), first_place + tile * room);
@@ -223,14 +219,10 @@ __global__ void sort_pairs_kernel(MoeParams p, MoeScratch s, ColumnTiles routed)
   }
   __syncthreads();
   for (std::int32_t i = threadIdx.x; i < pairs; i += kSortThreads) {
-    const std::int32_t expert = p.expert[i];
-    const std::int32_t place = atomicAdd(&cursor[expert], 1);
-    const std::int32_t own_part = routed.is_wide ? wide_part(count[expert]) : routed.columns;
-    const std::int32_t own_room = routed.is_wide ? wide_columns(own_part) : own_part;
-    const std::int32_t within = place - first_of[expert];
+    const std::int32_t place = atomicAdd(&cursor[p.expert[i]], 1);
     s.row_of[place] = i / p.top_k;
     s.place_of[i] = place;
-    s.column_of[i] = place_of[expert] + within / own_part * own_room + within % own_part;
+    s.pair_of[place] = i;
   }
 }
 
@@ -283,50 +275,72 @@ __device__ __forceinline__ Vector activate_vector(const Vector& gate, const Vect
   return out;
 }
 
-/// Q8(bf16(silu(min(g, limit)) * clamp(t, +-limit) * weight)), eight neighbouring values a thread. Blocks (pair or shared row, part of it).
-/// Where the routed products take packed activations, pairs become what pack_q8() would make of their Q8.
-__global__ void activate_kernel(MoeParams p, MoeScratch s, ColumnTiles routed, std::int64_t first) {
+__device__ __forceinline__ float limit_of(const MoeParams& p) { return p.swiglu_limit > 0 ? p.swiglu_limit : INFINITY; }
+
+/// Q8(bf16(silu(min(g, limit)) * clamp(t, +-limit) * weight)), eight neighbouring values a thread. Blocks (row of gate_up from `first` on, part
+/// of it).
+__global__ void activate_kernel(MoeParams p, MoeScratch s, std::int64_t first) {
   begin_in_turn();
-  const std::int64_t pairs = static_cast<std::int64_t>(p.num_rows) * p.top_k;
-  const std::int64_t i = first + blockIdx.x;  // as in gate_up; pairs come by their unsorted index, so that weights are at hand
-  const bool is_shared = i >= pairs;
-  // Places come first, all of them: what one finds has to be on its way with what the other finds.
-  const bool packs = !is_shared && routed.is_packed;
-  const std::int64_t place = is_shared ? i : s.place_of[i];
-  const std::int32_t column = packs ? s.column_of[i] : 0;
-  const float weight = is_shared ? 1.0F : p.expert_weight[i];
-  std::int32_t columns = routed.columns;
-  std::int32_t first_place = column / columns * columns;
-  if (packs && routed.is_wide) {
-    const int4 tile = s.tiles[s.tile_of[column / kWideStep]];
-    columns = wide_columns(tile.z);
-    first_place = tile.w;
-  }
-  const float limit = p.swiglu_limit > 0 ? p.swiglu_limit : INFINITY;
+  const std::int64_t place = first + blockIdx.x;
+  const bool is_shared = place >= static_cast<std::int64_t>(p.num_rows) * p.top_k;
+  const float weight = is_shared ? 1.0F : p.expert_weight[s.pair_of[place]];
   const bf16* gate_up = row_at(s.gate_up, place, 2 * static_cast<std::int64_t>(p.intermediate));
   const std::int32_t c = static_cast<std::int32_t>(blockIdx.y * kActivateThreads + threadIdx.x) * kVector;
   const bool inside = c < p.intermediate;
   Vector x{};
   if (inside) {
-    x = activate_vector(load_vector(gate_up + c), load_vector(gate_up + p.intermediate + c), limit, weight);
+    x = activate_vector(load_vector(gate_up + c), load_vector(gate_up + p.intermediate + c), limit_of(p), weight);
   }
   const VectorQ8 q8 = quantise_vector(x);
-  if (!inside) {
-    return;
-  }
-  if (!packs) {
+  if (inside) {
     store_vector_q8(q8, c, row_at(s.act.codes, place, p.intermediate), row_at(s.act.scales, place, p.intermediate / kQ8Group));
+  }
+}
+
+constexpr int kLaneVectors = kQ8Group / kVector;
+constexpr int kActivateWarpValues = 4 * kQ8Group;  // of each of eight columns; divides the intermediate width
+
+/// The same for routed products that take packed activations, packed as pack_q8() would pack that Q8. A lane takes whole groups; a warp those
+/// of eight neighbouring columns, so that it writes 128 bytes together.
+__global__ void activate_packed_kernel(MoeParams p, MoeScratch s, PackParams to) {
+  begin_in_turn();
+  PackedColumn c;
+  if (!find_column(to, blockIdx.y, threadIdx.x % 32 / 4, c)) {
     return;
   }
-  const float scale = ue8m0_to_float(q8.scale);
+  const float weight = p.expert_weight[s.pair_of[c.column]];
+  const float limit = limit_of(p);
+  const bf16* gate_up = row_at(s.gate_up, c.column, 2 * static_cast<std::int64_t>(p.intermediate));
+  bf16* const out = to.out + c.first * p.intermediate;
+  for (int k = static_cast<int>(blockIdx.x * kPackWarps + threadIdx.x / 32) * kActivateWarpValues + static_cast<int>(threadIdx.x % 4) * kQ8Group;
+       k < p.intermediate; k += static_cast<int>(gridDim.x) * kPackWarps * kActivateWarpValues) {
+    uint4 gate[kLaneVectors];
+    uint4 up[kLaneVectors];
 #pragma unroll
-  for (int e = 0; e < kVector; e += 2) {
-    const float2 two = e4m3_pair((e < 4 ? q8.codes.x : q8.codes.y) >> (e % 4 * 8));
-    x.v[e] = two.x * scale;
-    x.v[e + 1] = two.y * scale;
+    for (int i = 0; i < kLaneVectors; ++i) {
+      gate[i] = *reinterpret_cast<const uint4*>(gate_up + k + i * kVector);
+      up[i] = *reinterpret_cast<const uint4*>(gate_up + p.intermediate + k + i * kVector);
+    }
+    Vector x[kLaneVectors];
+    float amax = kQ8Floor;
+#pragma unroll
+    for (int i = 0; i < kLaneVectors; ++i) {
+      x[i] = activate_vector(vector_of(gate[i]), vector_of(up[i]), limit, weight);
+      amax = largest_magnitude(x[i], amax);
+    }
+    const float scale = ue8m0_to_float(power_of_two_scale(amax, kE4M3Max));
+    const float inverse = 1.0F / scale;
+#pragma unroll
+    for (int i = 0; i < kLaneVectors; ++i) {
+#pragma unroll
+      for (int e = 0; e < kVector; e += 2) {
+        const float2 two = e4m3_pair(to_e4m3_pair(x[i].v[e] * inverse, x[i].v[e + 1] * inverse));
+        x[i].v[e] = two.x * scale;
+        x[i].v[e + 1] = two.y * scale;
+      }
+      store_packed<WeightKind::fp4>(pair_up<WeightKind::fp4>(x[i].v), k + i * kVector, c.within, c.columns, out);
+    }
   }
-  store_packed<WeightKind::fp4>(pair_up<WeightKind::fp4>(x.v), c, column - first_place, columns,
-                                s.act_routed + static_cast<std::int64_t>(first_place) * p.intermediate);
 }
 
 constexpr int kCombineThreads = 128;  // of the 640 that a row of the released model takes
@@ -397,11 +411,25 @@ MoeScratch scratch_of(const MoeParams& p, const MoePlan& plan, void* scratch) {
   return lay_out(p, plan, static_cast<std::uint8_t*>(scratch), unused);
 }
 
-/// The rows [first, first + count) of gate_up.
-void activate(const MoeParams& p, const MoePlan& plan, const MoeScratch& s, std::int64_t first, std::int64_t count, cudaStream_t stream) {
+/// Q8 of the rows [first, first + count) of gate_up.
+void activate(const MoeParams& p, const MoeScratch& s, std::int64_t first, std::int64_t count, cudaStream_t stream) {
   constexpr int kPart = kActivateThreads * kVector;
   start(activate_kernel, {.grid = dim3(static_cast<unsigned>(count), (p.intermediate + kPart - 1) / kPart), .block = kActivateThreads}, stream, p,
-        s, plan.routed, first);
+        s, first);
+}
+
+/// How the inputs of w1 and w3 are packed, or those of w2 with other `k` and `out`.
+PackParams packing(const MoeParams& p, const MoePlan& plan, const MoeScratch& s) {
+  return {.kind = WeightKind::fp4,
+          .k = p.hidden,
+          .columns = plan.routed,
+          .num_columns = p.num_rows,
+          .num_tiles = s.num_tiles,
+          .tiles = s.tiles,
+          .tile_of = plan.routed.is_wide ? s.tile_of : nullptr,
+          .num_steps = s.num_tiles + 1,
+          .x_row = s.row_of,
+          .out = s.x_routed};
 }
 
 }  // namespace
@@ -433,7 +461,7 @@ void moe_shared(const MoeParams& p, void* scratch, cudaStream_t stream) {
                .y_bf16 = s.gate_up + plan.pairs * wide,
                .y_stride = wide},
               plan.shared_in, 2, stream);
-  activate(p, plan, s, plan.pairs, rows, stream);
+  activate(p, s, plan.pairs, rows, stream);
   const WeightKind kind = kind_of(p.shared.w2.format);
   pack(plan.shared_out, kind, p.intermediate, act, s.act_shared);
   launch_gemm(kind,
@@ -459,18 +487,9 @@ void moe_routed(const MoeParams& p, void* scratch, cudaStream_t stream) {
   const MoeScratch s = scratch_of(p, plan, scratch);
   // The tiles come first: the products read them before they wait.
   start(sort_pairs_kernel, {.grid = dim3(1), .block = kSortThreads}, stream, p, s, plan.routed);
+  PackParams pack = packing(p, plan, s);
   if (!plan.routed.reads_plain()) {
-    pack_q8({.kind = WeightKind::fp4,
-             .k = p.hidden,
-             .columns = plan.routed,
-             .num_columns = p.num_rows,
-             .num_tiles = s.num_tiles,
-             .tiles = s.tiles,
-             .tile_of = plan.routed.is_wide ? s.tile_of : nullptr,
-             .num_steps = s.num_tiles + 1,
-             .x_row = s.row_of,
-             .out = s.x_routed},
-            p.x, stream);
+    pack_q8(pack, p.x, stream);
   }
   GemmParams gemm{.n = p.intermediate,
                   .k = p.hidden,
@@ -487,14 +506,23 @@ void moe_routed(const MoeParams& p, void* scratch, cudaStream_t stream) {
                   .y_bf16 = s.gate_up,
                   .y_stride = 2 * p.intermediate};
   launch_gemm(WeightKind::fp4, gemm, plan.routed, 2, stream);
-  activate(p, plan, s, 0, plan.pairs, stream);
-  if (!plan.routed.is_packed && !plan.routed.reads_plain()) {
-    pack_q8({.kind = WeightKind::fp4,
-             .k = p.intermediate,
-             .columns = plan.routed,
-             .num_columns = static_cast<std::int32_t>(plan.pairs),
-             .out = s.act_routed},
-            s.act, stream);
+  if (plan.routed.is_packed) {
+    pack.k = p.intermediate;
+    pack.out = s.act_routed;
+    const std::int64_t eights = packing_eights(pack);
+    start(activate_packed_kernel,
+          {.grid = dim3(packing_parts(p.intermediate, kActivateWarpValues, eights), static_cast<unsigned>(eights)), .block = kBlockThreads}, stream, p,
+          s, pack);
+  } else {
+    activate(p, s, 0, plan.pairs, stream);
+    if (!plan.routed.reads_plain()) {
+      pack_q8({.kind = WeightKind::fp4,
+               .k = p.intermediate,
+               .columns = plan.routed,
+               .num_columns = static_cast<std::int32_t>(plan.pairs),
+               .out = s.act_routed},
+              s.act, stream);
+    }
   }
   gemm.n = p.hidden;
   gemm.k = p.intermediate;

@@ -1,6 +1,4 @@
 // What products read, in their order. Activations: Q8 codes become bf16 values, which is exact. FP4 weights: the bits of eight codes.
-#include <algorithm>
-
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/gemm.h"
 #include "backends/cuda/kernels/packed_order.cuh"
@@ -10,7 +8,6 @@ namespace deepinfer::cuda {
 namespace {
 
 constexpr int kLanePieces = 4;                    // of eight values, that a lane packs
-constexpr int kPackWarps = kBlockThreads / 32;
 constexpr int kWarpValues = 4 * kLanePieces * 8;  // of each of eight columns, that a warp packs; divides k
 
 /// Place of piece i of lane t among the values of the warp.
@@ -69,32 +66,14 @@ __global__ void pack_kernel(PackParams p, Source source) {
   }
   wait_for_inputs();
   let_next_start();  // not earlier where there are tiles: the products behind it read those before they wait
-  const int lane = threadIdx.x % 32;
-  const int t = lane % 4;
-  int tile = blockIdx.y * 8 / p.columns.columns;
-  int columns = p.columns.columns;
-  std::int64_t place = static_cast<std::int64_t>(tile) * columns;  // first of the tile
-  if (p.tile_of != nullptr) {
-    if (static_cast<int>(blockIdx.y) * 8 / kWideStep >= *p.num_steps) {
-      return;
-    }
-    tile = p.tile_of[blockIdx.y * 8 / kWideStep];
-    place = p.tiles[tile].w;
-    columns = wide_columns(p.tiles[tile].z);
-  }
-  const int within = static_cast<int>(blockIdx.y * 8 - place) + lane / 4;
-  std::int32_t column = static_cast<std::int32_t>(place) + within;
-  if (p.tiles != nullptr) {
-    if (tile >= *p.num_tiles || within >= p.tiles[tile].z) {
-      return;
-    }
-    column = p.tiles[tile].y + within;
-  } else if (column >= p.num_columns) {
+  const int t = threadIdx.x % 4;
+  PackedColumn c;
+  if (!find_column(p, blockIdx.y, threadIdx.x % 32 / 4, c)) {
     return;
   }
-  const std::int64_t row = p.x_row != nullptr ? p.x_row[column] : column;
+  const std::int64_t row = p.x_row != nullptr ? p.x_row[c.column] : c.column;
   const std::int64_t values = (row * p.groups + blockIdx.z) * p.k;
-  bf16* const out = p.out + (blockIdx.z * p.columns.places + place) * p.k;
+  bf16* const out = p.out + (blockIdx.z * p.columns.places + c.first) * p.k;
 #pragma unroll 2
   for (int first = static_cast<int>(blockIdx.x * kPackWarps + threadIdx.x / 32) * kWarpValues; first < p.k;
        first += static_cast<int>(gridDim.x) * kPackWarps * kWarpValues) {
@@ -102,7 +81,7 @@ __global__ void pack_kernel(PackParams p, Source source) {
     source.template load<kind>(values + first, t, pairs);
 #pragma unroll
     for (int i = 0; i < kLanePieces; ++i) {
-      store_packed<kind>(pairs[i], first + piece_of<kind>(i, t), within, columns, out);
+      store_packed<kind>(pairs[i], first + piece_of<kind>(i, t), c.within, c.columns, out);
     }
   }
 }
@@ -174,14 +153,10 @@ __global__ void place_scales_kernel(const unsigned* from, unsigned* to, std::int
 
 template <WeightKind kind, class Source>
 void pack(const PackParams& p, Source source, cudaStream_t stream) {
-  constexpr int kBlockValues = kPackWarps * kWarpValues;
-  constexpr std::int64_t kMultiprocessorBlocks = 8;  // two rounds
-  const std::int64_t columns_of_all = p.tile_of != nullptr ? p.columns.places : static_cast<std::int64_t>(p.columns.count) * p.columns.columns;
-  // Finding a row takes longer than packing a part of it: not many more parts than blocks that run at once.
-  const std::int64_t at_once = kMultiprocessorBlocks * num_multiprocessors() / (columns_of_all / 8 * p.groups);
-  const std::int64_t parts = std::clamp<std::int64_t>(at_once, 1, (p.k + kBlockValues - 1) / kBlockValues);
+  const std::int64_t eights = packing_eights(p);
   start(pack_kernel<kind, Source>,
-        {.grid = dim3(static_cast<unsigned>(parts), static_cast<unsigned>(columns_of_all / 8), p.groups), .block = kBlockThreads}, stream, p, source);
+        {.grid = dim3(packing_parts(p.k, kWarpValues, eights * p.groups), static_cast<unsigned>(eights), p.groups), .block = kBlockThreads}, stream,
+        p, source);
 }
 
 }  // namespace

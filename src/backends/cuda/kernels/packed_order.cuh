@@ -2,10 +2,59 @@
 // A packed tile is [k / 8][columns][8]: what an instruction of 16 values takes are two neighbouring pieces of 8 values of a column.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/gemm.h"
 
 namespace deepinfer::cuda {
+
+/// A column of packed activations.
+struct PackedColumn {
+  std::int64_t first;            // place of its tile's first column
+  std::int32_t columns, within;  // of the tile, and which of them it is
+  std::int32_t column;           // of all that are not packed
+};
+
+/// The column that is number `in_eight` of the eight that lie at place 8 * eight. False: there is none.
+__device__ __forceinline__ bool find_column(const PackParams& p, std::int32_t eight, std::int32_t in_eight, PackedColumn& out) {
+  std::int32_t tile = eight * 8 / p.columns.columns;
+  out.columns = p.columns.columns;
+  out.first = static_cast<std::int64_t>(tile) * out.columns;
+  if (p.tile_of != nullptr) {
+    if (eight * 8 / kWideStep >= *p.num_steps) {
+      return false;
+    }
+    tile = p.tile_of[eight * 8 / kWideStep];
+    out.first = p.tiles[tile].w;
+    out.columns = wide_columns(p.tiles[tile].z);
+  }
+  out.within = static_cast<std::int32_t>(eight * 8 - out.first) + in_eight;
+  out.column = static_cast<std::int32_t>(out.first) + out.within;
+  if (p.tiles == nullptr) {
+    return out.column < p.num_columns;
+  }
+  if (tile >= *p.num_tiles || out.within >= p.tiles[tile].z) {
+    return false;
+  }
+  out.column = p.tiles[tile].y + out.within;
+  return true;
+}
+
+inline constexpr int kPackWarps = kBlockThreads / 32;
+/// Parts of `k` for blocks of kPackWarps warps, each of which packs `warp_values` of eight columns at a time. Finding a column takes longer than
+/// packing a part of it: not many more parts than blocks that run at once.
+inline unsigned packing_parts(int k, int warp_values, std::int64_t eights) {
+  constexpr std::int64_t kMultiprocessorBlocks = 8;  // two rounds
+  const int block_values = kPackWarps * warp_values;
+  return static_cast<unsigned>(
+      std::clamp<std::int64_t>(kMultiprocessorBlocks * num_multiprocessors() / eights, 1, (k + block_values - 1) / block_values));
+}
+/// Groups of eight columns that all tiles have room for.
+inline std::int64_t packing_eights(const PackParams& p) {
+  return (p.tile_of != nullptr ? p.columns.places : static_cast<std::int64_t>(p.columns.count) * p.columns.columns) / 8;
+}
 
 /// Eight neighbouring values as pairs in the order in which the codes of a weight of `kind` meet them (Codes::unpack()).
 template <WeightKind kind>

@@ -60,14 +60,19 @@ struct VectorQ8 {
   std::uint8_t scale;
 };
 
-/// Q8 of the thread's values; a group lies in four neighbouring lanes. All lanes of the warp take part.
-__device__ __forceinline__ VectorQ8 quantise_vector(const Vector& x) {
-  float amax = kQ8Floor;
+/// The largest magnitude of x and `amax`.
+__device__ __forceinline__ float largest_magnitude(const Vector& x, float amax) {
 #pragma unroll
   for (const float value : x.v) {
     const float magnitude = fabsf(value);
     amax = magnitude > amax ? magnitude : amax;  // false for NaN
   }
+  return amax;
+}
+
+/// Q8 of the thread's values; a group lies in four neighbouring lanes. All lanes of the warp take part.
+__device__ __forceinline__ VectorQ8 quantise_vector(const Vector& x) {
+  float amax = largest_magnitude(x, kQ8Floor);
   amax = fmaxf(amax, __shfl_xor_sync(kWholeWarp, amax, 1));
   amax = fmaxf(amax, __shfl_xor_sync(kWholeWarp, amax, 2));
   const std::uint8_t scale = power_of_two_scale(amax, kE4M3Max);
