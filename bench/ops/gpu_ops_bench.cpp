@@ -1,7 +1,7 @@
 // Usage: gpu_ops_bench [FILTER] [ROWS]
-// Operations at the sizes of the released model on a GPU, for several numbers of rows, and index selection at long contexts: time of one
-// operation inside a recorded graph with cold caches, bytes and FLOPs it needs, and the ratio to the floor max(bytes / bandwidth,
-// FLOPs / peak) with a bandwidth measured by copies in the same run. 64 experts stand for 384.
+// Operations at the sizes of the released model on a GPU, for several numbers of rows, and index selection in a prefill and at long contexts:
+// time of one operation inside a recorded graph with cold caches, bytes and FLOPs it needs, and the ratio to the floor max(bytes /
+// bandwidth, FLOPs / peak) with a bandwidth measured by copies in the same run. 64 experts stand for 384.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

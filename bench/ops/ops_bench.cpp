@@ -2,7 +2,8 @@
 // Every operation at nano and real sizes for several numbers of rows: time, bytes and FLOPs it needs, GB/s, GFLOP/s, and how close it comes
 // to the floor max(bytes / bandwidth, FLOPs / peak), both measured in the same run (docs/spec/kernels.md section 2). More than 100 % means that
 // the operands came from caches. Best of many short batches; one thread is measured in processor time, so that on a machine that others use,
-// waiting for a core does not count. UNIT: vector, pairs, matrix, what multiplies with weights; several are measured in turn.
+// waiting for a core does not count. FILTER: a part of "name shape rows ". UNIT: vector, pairs, matrix, what multiplies with weights; several
+// are measured in turn.
 #include <time.h>
 
 #include <algorithm>
@@ -119,10 +120,10 @@ void print_cases(const std::vector<OpCase>& cases, const std::vector<std::int32_
                  const std::vector<std::unique_ptr<Device>>& devices, const cpu::MachineLimits& limits) {
   for (const OpCase& op_case : cases) {
     const std::string name = op_case.op + " " + op_case.shape;
-    if (name.find(filter) == std::string::npos) {
-      continue;
-    }
     for (const std::int32_t count : row_counts) {
+      if ((name + " " + std::to_string(count) + " ").find(filter) == std::string::npos) {
+        continue;
+      }
       std::vector<Way> ways;
       for (const std::unique_ptr<Device>& device : devices) {
         ways.push_back({*device, op_case.prepare(*device, test::first_rows(count))});

@@ -165,7 +165,7 @@ void expect_rows_of_long_steps_independent_at_real_widths(Device& device) {
                        67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86};
   for (const OpCase& op_case : real_table()) {
     if (op_case.op == "attend" || op_case.op == "index_select" || op_case.op == "mix") {
-      for (const std::int32_t count : {140, std::min(op_case.op == "mix" ? 3100 : 1000, op_case.max_rows)}) {
+      for (const std::int32_t count : {140, std::min(op_case.op == "mix" ? 6600 : 1000, op_case.max_rows)}) {
         expect_choices_independent(op_case, count, {{0}, {7, 8, 9}, {128, 129, 130, 131, 132, 133, 134, 135, 136}, {count - 1}, some},
                                    device);
       }

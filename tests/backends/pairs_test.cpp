@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -18,14 +20,14 @@ namespace {
 
 namespace pairs = cpu::pairs;
 
-constexpr std::int32_t kBlocks = 5;
+constexpr std::int32_t kBlocks = pairs::kPanelBlocks + 3;
 
 float lower_value(std::uint32_t word) { return std::bit_cast<float>(word << 16U); }
 float upper_value(std::uint32_t word) { return std::bit_cast<float>(word & 0xFFFF0000U); }
 
 /// One unit of random codes without NaN and scales, in rows and packed.
 struct RandomUnit {
-  RandomUnit(WeightFormat unit_format, std::mt19937& random) : format(unit_format) {
+  RandomUnit(WeightFormat unit_format, std::uint8_t least_scale, std::uint8_t most_scale, std::mt19937& random) : format(unit_format) {
     const std::int32_t row_bytes = bytes_of_row();
     rows.resize(static_cast<std::size_t>(16 * row_bytes));
     for (std::uint8_t& code : rows) {
@@ -38,12 +40,17 @@ struct RandomUnit {
     }
     scales.resize(static_cast<std::size_t>(kBlocks * (format == WeightFormat::fp8 ? 1 : 16)));
     for (std::uint8_t& scale : scales) {
-      scale = static_cast<std::uint8_t>(random() % 256);
+      scale = static_cast<std::uint8_t>(least_scale + random() % (most_scale - least_scale + 1U));
     }
   }
 
   [[nodiscard]] std::int32_t bytes_of_row() const { return format == WeightFormat::fp8 ? 32 * kBlocks : 16 * kBlocks; }
   [[nodiscard]] cpu::UnitBlocks packed() const { return {format, blocks.data(), scales.data(), kBlocks}; }
+  [[nodiscard]] cpu::UnitBlocks packed_panel(std::int32_t panel) const {
+    const std::int32_t first = panel * pairs::kPanelBlocks;
+    return {format, blocks.data() + first * cpu::block_bytes(format), scales.data() + first * (format == WeightFormat::fp8 ? 1 : 16),
+            std::min(pairs::kPanelBlocks, kBlocks - first)};
+  }
   [[nodiscard]] float value(std::int32_t column, std::int32_t k) const {
     const std::uint8_t* row = rows.data() + column * bytes_of_row();
     return format == WeightFormat::fp8 ? e4m3_to_float(row[k]) : e2m1_to_float(k % 2 == 0 ? row[k / 2] & 15U : row[k / 2] >> 4U);
@@ -60,7 +67,7 @@ struct RandomUnit {
 
 /// Random Q8 rows and their words.
 struct RandomRows {
-  RandomRows(std::int32_t num_rows, std::mt19937& random) : codes(static_cast<std::size_t>(num_rows * kWidth)), count(num_rows) {
+  RandomRows(pairs::Tiling row_tiling, std::mt19937& random) : codes(static_cast<std::size_t>(row_tiling.rows * kWidth)), tiling(row_tiling) {
     for (std::uint8_t& code : codes) {
       code = static_cast<std::uint8_t>(random());
       code = (code & 0x7FU) == 0x7FU && random() % 8 != 0 ? 0 : code;  // a few NaN
@@ -69,9 +76,17 @@ struct RandomRows {
     for (std::uint8_t& scale : scales) {
       scale = static_cast<std::uint8_t>(60 + random() % 130);
     }
-    words.resize(codes.size() / 2);
-    for (std::int32_t row = 0; row < num_rows; ++row) {
-      static_cast<void>(pairs::decode_q8_row(codes.data() + row * kWidth, scales.data() + row * kBlocks, kWidth, words.data() + row * kWidth / 2));
+    words.resize(static_cast<std::size_t>(tiling.num_words(kBlocks)));
+    for (std::int32_t tile = 0; tile < tiling.count; ++tile) {
+      for (std::int32_t i = 0; i < tiling.size(tile); ++i) {
+        for (std::int32_t panel = 0; panel * pairs::kPanelBlocks < kBlocks; ++panel) {
+          const std::int32_t block = (tiling.first_row(tile) + i) * kBlocks + panel * pairs::kPanelBlocks;
+          const std::int32_t width = 32 * std::min(pairs::kPanelBlocks, kBlocks - panel * pairs::kPanelBlocks);
+          std::uint32_t* out = words.data() + tiling.offset(panel, tile) + std::int64_t{i} * pairs::kBlockWords;
+          const std::int64_t stride = std::int64_t{tiling.size(tile)} * pairs::kBlockWords;
+          static_cast<void>(pairs::decode_q8_row(codes.data() + std::int64_t{32} * block, scales.data() + block, width, stride, out));
+        }
+      }
     }
   }
 
@@ -79,12 +94,12 @@ struct RandomRows {
   [[nodiscard]] float value(std::int32_t row, std::int32_t k) const {
     return e4m3_to_float(codes[static_cast<std::size_t>(row * kWidth + k)]) * ue8m0_to_float(scales[static_cast<std::size_t>(row * kBlocks + k / 32)]);
   }
-  [[nodiscard]] pairs::Rows packed() const { return {words.data(), kWidth / 2, count}; }
+  [[nodiscard]] pairs::Rows packed() const { return {words.data(), tiling}; }
 
   std::vector<std::uint8_t> codes;
   std::vector<std::uint8_t> scales;
   std::vector<std::uint32_t> words;
-  std::int32_t count;
+  pairs::Tiling tiling;
 };
 
 /// The order of units-inl.h, in plain words.
@@ -153,7 +168,8 @@ TEST_F(PairProducts, DecodesEveryActivationCodeToItsPlaceWithEveryUsualScale) {
     }
     const std::vector<std::uint8_t> scales(codes.size() / 32, static_cast<std::uint8_t>(scale));
     std::vector<std::uint32_t> words(codes.size() / 2);
-    const cpu::ScaleRange range = pairs::decode_q8_row(codes.data(), scales.data(), static_cast<std::int32_t>(codes.size()), words.data());
+    const auto width = static_cast<std::int32_t>(codes.size());
+    const cpu::ScaleRange range = pairs::decode_q8_row(codes.data(), scales.data(), width, pairs::kBlockWords, words.data());
     EXPECT_EQ(range.least, scale);
     EXPECT_EQ(range.most, scale);
     for (std::size_t i = 0; i < codes.size(); ++i) {
@@ -167,13 +183,39 @@ TEST_F(PairProducts, DecodesEveryActivationCodeToItsPlaceWithEveryUsualScale) {
 TEST_F(PairProducts, AddInTheOrderOfEveryOtherInstructionSet) {
   for (const WeightFormat format : {WeightFormat::fp8, WeightFormat::fp4}) {
     for (const std::int32_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 65}) {
-      const RandomRows x(rows, random_);
-      const RandomUnit w(format, random_);
+      const RandomRows x(pairs::tiling(rows, pairs::kFewTileRows), random_);
+      const RandomUnit w(format, 0, 255, random_);
       std::vector<float> sums(static_cast<std::size_t>(rows * 16));
       pairs::multiply(x.packed(), w.packed(), sums.data());
       for (std::int32_t row = 0; row < rows; ++row) {
         for (std::int32_t column = 0; column < 16; ++column) {
           expect_same(sums[static_cast<std::size_t>(row * 16 + column)], add_in_order(x, row, w, column), rows, row, column);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PairProducts, OfPanelsAddInTheSameOrder) {
+  struct alignas(64) Panel {
+    std::uint32_t words[pairs::kPanelWords];
+  };
+  struct alignas(64) RowSums {
+    float columns[pairs::kPanelColumns];
+  };
+  const auto panel = std::make_unique<Panel>();
+  for (const WeightFormat format : {WeightFormat::fp8, WeightFormat::fp4}) {
+    for (const std::int32_t rows : {1, 2, 3, 4, 5, 6, 7, 13, 33, 65}) {
+      const RandomRows x(pairs::tiling(rows, pairs::kPanelTileRows), random_);
+      const RandomUnit units[2] = {{format, 107, 147, random_}, {format, 107, 147, random_}};
+      std::vector<RowSums> sums(static_cast<std::size_t>(rows));
+      for (std::int32_t i = 0; i * pairs::kPanelBlocks < kBlocks; ++i) {
+        const std::array codes = {units[0].packed_panel(i), units[1].packed_panel(i)};
+        pairs::multiply_panel(x.packed(), i, {codes, codes}, panel->words, sums[0].columns);
+      }
+      for (std::int32_t row = 0; row < rows; ++row) {
+        for (std::int32_t column = 0; column < pairs::kPanelColumns; ++column) {
+          expect_same(sums[static_cast<std::size_t>(row)].columns[column], add_in_order(x, row, units[column / 16], column % 16), rows, row, column);
         }
       }
     }

@@ -30,6 +30,23 @@ struct Q8Selection {
   [[nodiscard]] HWY_INLINE const std::uint8_t* scales(std::int32_t row) const { return row_at(x.scales, source(row), k / kQ8Group); }
 };
 
+#if HWY_TARGET == HWY_AVX3
+/// visit(row, first value, number of values, their place, words from block to block) for the parts of rows of width k that lie in one panel.
+template <class Visit>
+HWY_INLINE void for_pair_pieces(const pairs::Tiling& tiling, std::int32_t k, const Visit& visit) {
+  constexpr std::int32_t kWidth = pairs::kPanelBlocks * kUnitDepth;
+  for (std::int32_t tile = 0; tile < tiling.count; ++tile) {
+    const std::int32_t size = tiling.size(tile);
+    for (std::int32_t r = 0; r < size; ++r) {
+      for (std::int32_t begin = 0; begin < k; begin += kWidth) {
+        const std::int64_t place = tiling.offset(begin / kWidth, tile) + std::int64_t{r} * pairs::kBlockWords;
+        visit(tiling.first_row(tile) + r, begin, std::min(kWidth, k - begin), place, std::int64_t{size} * pairs::kBlockWords);
+      }
+    }
+  }
+}
+#endif
+
 /// Activations of one or several products, decoded once to what multiplies them.
 class Activations {
  public:
@@ -39,16 +56,15 @@ class Activations {
   [[nodiscard]] std::int32_t k() const { return source_.k; }
 
 #if HWY_TARGET == HWY_AVX3
-  /// Rows of words for pairs of bf16.
-  [[nodiscard]] pairs::Rows pair_words() {
+  /// Rows of words for pairs of bf16, always with the same tiling.
+  [[nodiscard]] pairs::Rows pair_rows(const pairs::Tiling& tiling) {
     if (words_ == nullptr) {
-      const std::int32_t stride = source_.k / 2;
-      words_ = scratch_.take<std::uint32_t>(std::int64_t{source_.rows} * stride);
-      for (std::int32_t r = 0; r < source_.rows; ++r) {
-        add_range(pairs::decode_q8_row(source_.codes(r), source_.scales(r), source_.k, row_at(words_, r, stride)));
-      }
+      words_ = scratch_.take<std::uint32_t>(tiling.num_words(source_.k / kUnitDepth));
+      for_pair_pieces(tiling, source_.k, [&](std::int32_t row, std::int32_t k, std::int32_t width, std::int64_t place, std::int64_t block_stride) {
+        add_range(pairs::decode_q8_row(source_.codes(row) + k, source_.scales(row) + k / kQ8Group, width, block_stride, words_ + place));
+      });
     }
-    return {words_, source_.k / 2, source_.rows};
+    return {words_, tiling};
   }
 
   /// The tiles of the matrix unit, bf16.

@@ -173,16 +173,14 @@ void decode_fp4(const std::uint8_t* blocks, const std::uint8_t* scales, std::int
   const __m512i table = _mm512_inserti64x4(_mm512_castsi256_si512(half), half, 1);
   const __m512i lower_words = _mm512_set1_epi32(0xFFFF);
   for (std::int32_t block = 0; block < num_blocks; ++block, blocks += 256, scales += 16, tiles += kTileBytes / 2) {
-    const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
-    const __m512i exponents = _mm512_slli_epi32(_mm512_sub_epi32(bytes, _mm512_set1_epi32(kScaleBias)), 7);
-    const __m512i both = _mm512_or_si512(_mm512_and_si512(exponents, lower_words), _mm512_slli_epi32(exponents, 16));
+    const __m512i exponents = column_exponents(scales);
     for (std::int32_t i = 0; i < 4; ++i) {
       __m512i codes = _mm512_loadu_si512(blocks + 64 * i);
       for (std::int32_t pair = 0; pair < 4; ++pair) {
         // Low words of the index: the even code in bits 0-3; high words: the odd code.
         const __m512i index = _mm512_ternarylogic_epi64(lower_words, codes, _mm512_slli_epi32(codes, 12), 0xCA);  // lower_words ? codes : shifted
         const __m512i values = _mm512_permutexvar_epi16(index, table);
-        _mm512_store_si512(tiles + 128 * i + 32 * pair, scale_values(values, both));
+        _mm512_store_si512(tiles + 128 * i + 32 * pair, scale_values(values, exponents));
         codes = _mm512_srli_epi32(codes, 8);
       }
     }

@@ -1,15 +1,18 @@
 // Attention core (docs/spec/model.md 5.4). Lanes are heads while scoring and in the softmax, and columns of the keys in the value sum, so
-// no sum crosses lanes: scores add the columns in order, values add the keys in order (window ascending, then list ascending).
+// no sum crosses lanes: scores add the columns in order, values add the keys in order (window ascending, then list ascending). Two of them at a
+// time where there is an instruction for it (attention_pairs.h).
 #include <limits>
 
-#include "backends/cpu/cache_rows.h"
+#include "backends/cpu/fast/attention_pairs.h"
 #include "backends/cpu/fast/kernels.h"
+#include "backends/cpu/fast/scale_range.h"
 #include "base/check.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/fast/attention_kernels.cpp"
 #include <hwy/foreach_target.h>
 
+#include "backends/cpu/fast/attention_keys-inl.h"
 #include "backends/cpu/fast/columns-inl.h"
 #include "backends/cpu/fast/math-inl.h"
 #include "backends/cpu/fast/rows-inl.h"
@@ -17,12 +20,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepinfer::cpu::HWY_NAMESPACE {
 
-inline constexpr std::int32_t kKeyStep = 8;                          ///< keys scored together; buffers are padded to it
+inline constexpr std::int32_t kKeyStep = 8;                          ///< keys scored together
+inline constexpr std::int32_t kKeyPadding = 16;                      ///< of buffers, for any number of keys scored together
 inline constexpr std::int32_t kHeadVectors = kHeadChunk / kLanes;    ///< vectors that hold one float of every head
+inline constexpr std::int32_t kCodeBits = 3;                         ///< of the fraction of an E4M3 code
+inline constexpr std::int32_t kListedKeyStep = -10;                  ///< E2M1 codes are multiples of 2^-1, their E4M3 scales of 2^-9
 inline constexpr std::int32_t kValueHeads = 4;                       ///< heads whose value sums share the loaded key
 inline constexpr std::int32_t kValueWidth = kLanes == 16 ? 32 : 16;  ///< columns of one value tile
 
-/// Decoded keys of one query, each [head_dim] fp32; kKeyStep - 1 more pointers behind the last one may be read.
+/// Decoded keys of one query, each [head_dim] fp32; kKeyPadding more pointers behind the last one may be read.
 struct Keys {
   const float* const* rows;
   std::int32_t count;
@@ -32,16 +38,19 @@ struct Keys {
 struct Workspace {
   float* query;   // [head_dim, kHeadChunk] transposed
   float* scores;  // [keys, kHeadChunk], then probabilities rounded to bf16
+  std::uint32_t* words;   // [head_dim / 2, kHeadChunk] the query, then probabilities
+  std::uint32_t* no_key;  // [head_dim / 2] zeros
   bf16* o;        // [head_dim]
   float* values;  // [head_dim]
 };
 
-/// query[i, head] of `count` heads; the other heads repeat the first one.
+/// query[i, head] of `count` heads; the other heads repeat some: of up to eight each lies there twice.
 inline void transpose_query(const bf16* q, std::int32_t head_dim, std::int32_t count, float* query) {
   for (std::int32_t first = 0; first < head_dim; first += kUnitPlaces) {
     UnitRows<bf16> heads;
     for (std::int32_t head = 0; head < kUnitRows; ++head) {
-      heads.at[head] = q + (head < count ? head : 0) * static_cast<std::int64_t>(head_dim) + first;
+      const std::int32_t own = head < count ? head : head % (kHeadChunk / 2);
+      heads.at[head] = q + (own < count ? own : 0) * static_cast<std::int64_t>(head_dim) + first;
     }
     float* out = query + first * kHeadChunk;
     bf16_columns(heads, [&](std::int32_t place, const F16& values) HWY_ATTR { store16(values, out + place * kHeadChunk); });
@@ -171,138 +180,6 @@ HWY_NOINLINE void sum_values(const Keys& keys, const float* probabilities, std::
   }
 }
 
-/// Positions low .. high; empty when low > high.
-struct Positions {
-  std::int32_t low = 0;
-  std::int32_t high = -1;
-
-  [[nodiscard]] std::int32_t count() const { return high - low + 1; }
-};
-
-/// What row r and the rows of its chunk right after it, up to `end`, see of the window.
-inline Positions windows_of_run(const AttendParams& p, std::int32_t r, std::int32_t end) {
-  Positions out;
-  for (std::int32_t i = r; i < end && p.rows.chunk[i] == p.rows.chunk[r]; ++i) {
-    if (p.window_low[i] <= p.window_high[i]) {
-      out.low = out.count() > 0 ? std::min(out.low, p.window_low[i]) : p.window_low[i];
-      out.high = std::max(out.high, p.window_high[i]);
-    }
-  }
-  return out;
-}
-
-/// Decoded window rows of consecutive queries of one chunk: their windows are slices of one run of positions.
-class WindowKeys {
- public:
-  WindowKeys(const AttendParams& p, float* data) : p_(p), data_(data) {}
-
-  /// Decodes what row r and the rows after it see, unless that is done already.
-  void cover(std::int32_t r, std::int32_t end) {
-    const std::int32_t chunk = p_.rows.chunk[r];
-    if (chunk == chunk_) {
-      return;
-    }
-    chunk_ = chunk;
-    covered_ = windows_of_run(p_, r, end);
-    for (std::int32_t t = covered_.low; t <= covered_.high; ++t) {
-      const std::uint8_t* record = window_record(p_, chunk, t);
-      decode_q8_plain(record, record + p_.head_dim, p_.head_dim, row_at(data_, t - covered_.low, p_.head_dim));
-    }
-  }
-  /// Appends the keys of query r, at most room for them; returns their number.
-  std::int32_t append(std::int32_t r, const float** keys) const {
-    std::int32_t count = 0;
-    for (std::int32_t t = p_.window_low[r]; t <= p_.window_high[r]; ++t) {
-      keys[count++] = row_at(data_, t - covered_.low, p_.head_dim);
-    }
-    return count;
-  }
-
- private:
-  const AttendParams& p_;
-  float* data_;
-  std::int32_t chunk_ = -1;
-  Positions covered_;
-};
-
-/// Decoded listed rows. Neighbouring queries list mostly the same rows: those that the query before listed too are not decoded again.
-class ListedKeys {
- public:
-  ListedKeys(const AttendParams& p, Scratch& scratch)
-      : p_(p),
-        most_(p.list != nullptr ? p.top_k : 0),
-        data_(scratch.take<float>(static_cast<std::int64_t>(most_) * p.head_dim)),
-        before_(scratch.take<Entry>(most_)),
-        now_(scratch.take<Entry>(most_)),
-        free_(scratch.take<std::int32_t>(most_)) {}
-
-  /// Appends the keys of query r; returns their number. They stay where they are until the next call.
-  std::int32_t append(std::int32_t r, const float** keys) {
-    if (p_.rows.chunk[r] != chunk_) {
-      chunk_ = p_.rows.chunk[r];
-      num_before_ = 0;
-      for (num_free_ = 0; num_free_ < most_; ++num_free_) {
-        free_[num_free_] = num_free_;
-      }
-    }
-    const std::int32_t count = match(row_at(p_.list, r, most_));
-    for (std::int32_t i = 0; i < count; ++i) {
-      Entry& entry = now_[i];
-      if (entry.place < 0) {
-        entry.place = free_[--num_free_];
-        decode(entry);
-      }
-      keys[i] = row_at(data_, entry.place, p_.head_dim);
-    }
-    std::swap(before_, now_);
-    num_before_ = count;
-    return count;
-  }
-
- private:
-  struct Entry {
-    std::int32_t row;    ///< compressed row
-    std::int32_t place;  ///< where it lies decoded; -1: not yet
-  };
-
-  /// Fills now_ from a list; both lists ascend. Places of rows that are listed no more become free.
-  std::int32_t match(const std::int32_t* list) {
-    std::int32_t count = 0;
-    std::int32_t old = 0;
-    for (std::int32_t l = 0; l < most_; ++l) {
-      if (list[l] < 0) {
-        continue;
-      }
-      for (; old < num_before_ && before_[old].row < list[l]; ++old) {
-        free_[num_free_++] = before_[old].place;
-      }
-      const bool is_known = old < num_before_ && before_[old].row == list[l];
-      now_[count++] = {list[l], is_known ? before_[old++].place : -1};
-    }
-    for (; old < num_before_; ++old) {
-      free_[num_free_++] = before_[old].place;
-    }
-    return count;
-  }
-
-  void decode(const Entry& entry) {
-    const std::uint8_t* record = compressed_record(p_, chunk_, entry.row);
-    const std::uint8_t* scales = record + p_.head_dim / 2;
-    decode_e2m1_plain(
-        record, p_.head_dim, [&](std::int32_t group) { return e4m3_to_float(scales[group]); }, row_at(data_, entry.place, p_.head_dim));
-  }
-
-  const AttendParams& p_;
-  std::int32_t most_;
-  float* data_;  // [most_, head_dim]
-  Entry* before_;
-  Entry* now_;
-  std::int32_t* free_;
-  std::int32_t num_before_ = 0;
-  std::int32_t num_free_ = 0;
-  std::int32_t chunk_ = -1;
-};
-
 /// Divides, rounds, rotates back and stores the heads [first, first + count) of query r; values: [count, head_dim].
 inline void finish_query(const AttendParams& p, std::int32_t r, Range heads, const float* values, const float* denominator,
                          const Workspace& w) {
@@ -325,32 +202,142 @@ inline void finish_query(const AttendParams& p, std::int32_t r, Range heads, con
   }
 }
 
-/// Most keys that the windows of a run of rows cover.
-inline std::int64_t most_window_keys(const AttendParams& p, Range rows) {
-  std::int64_t out = 0;
-  for (std::int32_t r = rows.begin; r < rows.end; ++r) {
-    if (r == rows.begin || p.rows.chunk[r] != p.rows.chunk[r - 1]) {
-      out = std::max<std::int64_t>(out, windows_of_run(p, r, rows.end).count());
-    }
-  }
-  return out;
+/// What softmax and value sums of one query give.
+struct QueryResults {
+  float* values;
+  float* denominator;
+};
+
+[[nodiscard]] inline float score_factor(const AttendParams& p) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim))); }
+
+#if HWY_TARGET == HWY_AVX3
+
+/// True when bf16 numbers with exponents from `exponent` on, keys that are multiples of 2^key_step and all sums of their products are zero or normal
+/// numbers: sums are multiples of the least product.
+[[nodiscard]] constexpr bool stays_normal(std::int32_t exponent, std::int32_t key_step) {
+  constexpr std::int32_t kFractionBits = 7;
+  constexpr std::int32_t kLeast = -126;
+  return exponent > 0 && key_step >= kLeast && exponent - kScaleBias - kFractionBits + key_step >= kLeast;
 }
 
+/// The words of a transposed query. Returns the exponent byte of its least number.
+HWY_NOINLINE std::int32_t make_query_words(const float* query, std::int32_t head_dim, std::uint32_t* words) {
+  const DU du;
+  LeastNumber least;
+  for (std::int32_t i = 0; i < head_dim; i += 2) {
+    const VU first = hn::BitCast(du, load(query + i * kHeadChunk));
+    const VU second = hn::BitCast(du, load(query + (i + 1) * kHeadChunk));
+    least.add(first);
+    least.add(second);
+    hn::StoreU(hn::Or(first, hn::ShiftRight<16>(second)), du, words + i / 2 * kHeadChunk);
+  }
+  return least.exponent();
+}
+
+/// Probabilities, [keys, kHeadChunk], as words of two keys. Returns the exponent byte of the least one.
+HWY_NOINLINE std::int32_t make_probability_words(const float* probabilities, std::int32_t num_keys, std::uint32_t* words) {
+  const DU du;
+  LeastNumber least;
+  for (std::int32_t j = 0; j < num_keys; j += 2, probabilities += 2 * kHeadChunk, words += kHeadChunk) {
+    const VU first = hn::BitCast(du, load(probabilities));
+    const VU second = j + 1 < num_keys ? hn::BitCast(du, load(probabilities + kHeadChunk)) : hn::Zero(du);
+    least.add(first);
+    least.add(second);
+    hn::StoreU(hn::Or(first, hn::ShiftRight<16>(second)), du, words);
+  }
+  return least.exponent();
+}
+
+/// softmax of up to eight heads, scores [keys, 8]: two keys in a register, and the words of both. Scores remain.
+HWY_NOINLINE std::int32_t softmax_few_heads(float* scores, std::int32_t num_keys, float factor, const float* sink, float* denominator,
+                                            std::uint32_t* words) {
+  constexpr std::int32_t kFewHeads = attention_pairs::kFewHeads;
+  const DF d;
+  const hn::Half<DF> d8;
+  const DU du;
+  const hn::Half<DU> du8;
+  if (num_keys % 2 != 0) {  // nothing beside the last key
+    std::fill_n(scores + num_keys * kFewHeads, kFewHeads, -std::numeric_limits<float>::infinity());
+  }
+  VF both = hn::Set(d, -std::numeric_limits<float>::infinity());
+  for (std::int32_t j = 0; j < num_keys; j += 2) {
+    const VF score = hn::Mul(load(scores + j * kFewHeads), hn::Set(d, factor));
+    store(score, scores + j * kFewHeads);
+    both = hn::Max(both, score);
+  }
+  const auto peak_of_head = hn::Max(hn::LowerHalf(d8, both), hn::UpperHalf(d8, both));
+  const VF peak = hn::Combine(d, peak_of_head, peak_of_head);
+  auto sum = hn::Zero(d8);
+  LeastNumber least;
+  for (std::int32_t j = 0; j < num_keys; j += 2) {
+    const VF p = exp(hn::Sub(load(scores + j * kFewHeads), peak));
+    sum = hn::Add(hn::Add(sum, hn::LowerHalf(d8, p)), hn::UpperHalf(d8, p));
+    const VU bits = hn::BitCast(du, round_to_bf16(p));
+    least.add(bits);
+    hn::StoreU(hn::Or(hn::LowerHalf(du8, bits), hn::ShiftRight<16>(hn::UpperHalf(du8, bits))), du8, words + j / 2 * kFewHeads);
+  }
+  hn::StoreU(hn::Add(sum, hn::LowerHalf(d8, exp(hn::Sub(load(sink), peak)))), d8, denominator);
+  return least.exponent();
+}
+
+/// One query with the instruction for pairs; key_step: what keys are multiples of, as an exponent. False when numbers are too small for it: results are
+/// not complete.
+inline bool attend_in_pairs(const AttendParams& p, const Workspace& w, const attention_pairs::Keys& keys, std::int32_t key_step,
+                            std::int32_t num_heads, const float* sink, const QueryResults& out) {
+  constexpr std::int32_t kFewHeads = attention_pairs::kFewHeads;
+  const std::int32_t d = p.head_dim;
+  if (!stays_normal(make_query_words(w.query, d, w.words), key_step)) {
+    return false;
+  }
+  const float factor = score_factor(p);
+  if (num_heads <= kFewHeads) {
+    attention_pairs::score_few_heads(w.words, keys, w.scores);
+    const bool is_normal = stays_normal(softmax_few_heads(w.scores, keys.count, factor, sink, out.denominator, w.words), key_step);
+    if (is_normal) {
+      attention_pairs::sum_values(keys, w.words, kFewHeads, out.values);
+    }
+    return is_normal;
+  }
+  attention_pairs::score_all_heads(w.words, keys, w.scores);
+  softmax(w.scores, keys.count, num_heads, factor, sink, out.denominator);
+  const bool is_normal = stays_normal(make_probability_words(w.scores, keys.count, w.words), key_step);
+  for (std::int32_t head = 0; head < num_heads && is_normal; head += kFewHeads) {
+    attention_pairs::sum_values(keys, w.words + head, kHeadChunk, row_at(out.values, head, d));
+  }
+  return is_normal;
+}
+static_assert(attention_pairs::kHeads == kHeadChunk && attention_pairs::kKeyStep <= kKeyPadding);
+
+#endif
+
+/// One query with multiply-adds.
+inline void attend_plainly(const AttendParams& p, const Workspace& w, const Keys& keys, std::int32_t num_heads, const float* sink,
+                           const QueryResults& out) {
+  score_keys(w, keys, p.head_dim, num_heads);
+  softmax(w.scores, keys.count, num_heads, score_factor(p), sink, out.denominator);
+  sum_values(keys, w.scores, p.head_dim, num_heads, out.values);
+}
+
+template <KeyForm kForm>
 void attend(const AttendParams& p, Range rows, Range heads, Scratch& scratch) {
   check(heads.size() <= kHeadChunk, "an attention task has at most one chunk of heads");
   const std::int64_t most_window = most_window_keys(p, rows);
-  const std::int64_t most_keys = most_window + (p.list != nullptr ? p.top_k : 0) + kKeyStep;
+  const std::int64_t most_keys = most_window + (p.list != nullptr ? p.top_k : 0) + kKeyPadding;
   const std::int32_t d = p.head_dim;
-  WindowKeys windows(p, scratch.take<float>(most_window * d));
-  ListedKeys listed(p, scratch);
-  const float** keys = scratch.take<const float*>(most_keys);
-  const Workspace w = {scratch.take<float>(static_cast<std::int64_t>(d) * kHeadChunk), scratch.take<float>(most_keys * kHeadChunk),
-                       scratch.take<bf16>(d), scratch.take<float>(d)};
+  WindowKeys<kForm> windows(p, most_window, scratch);
+  ListedKeys<kForm> listed(p, scratch);
+  const KeyValue<kForm>** keys = scratch.take<const KeyValue<kForm>*>(most_keys);
+  const Workspace w = {.query = scratch.take<float>(static_cast<std::int64_t>(d) * kHeadChunk),
+                       .scores = scratch.take<float>(most_keys * kHeadChunk),
+                       .words = scratch.take<std::uint32_t>(std::max<std::int64_t>(d, most_keys) / 2 * kHeadChunk),
+                       .no_key = scratch.take<std::uint32_t>(d / 2),
+                       .o = scratch.take<bf16>(d),
+                       .values = scratch.take<float>(d)};
+  std::fill_n(w.no_key, d / 2, 0U);
   float* values = scratch.take<float>(static_cast<std::int64_t>(d) * kHeadChunk);
   HWY_ALIGN float sink[kHeadChunk] = {};
   HWY_ALIGN float denominator[kHeadChunk];
   std::copy_n(p.sink + heads.begin, heads.size(), sink);
-  const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
   for (std::int32_t r = rows.begin; r < rows.end; ++r) {
     windows.cover(r, rows.end);
     std::int32_t count = windows.append(r, keys);
@@ -360,16 +347,32 @@ void attend(const AttendParams& p, Range rows, Range heads, Scratch& scratch) {
       std::fill_n(denominator, kHeadChunk, 1.0F);
     } else {
       transpose_query(row_at(p.q, static_cast<std::int64_t>(r) * p.heads + heads.begin, d), d, heads.size(), w.query);
-      std::fill_n(keys + count, kKeyStep, keys[0]);
-      score_keys(w, {keys, count}, d, heads.size());
-      softmax(w.scores, count, heads.size(), factor, sink, denominator);
-      sum_values({keys, count}, w.scores, d, heads.size(), values);
+#if HWY_TARGET == HWY_AVX3
+      if constexpr (kForm == KeyForm::words) {
+        const std::int32_t key_step = std::min(kListedKeyStep, windows.least_exponent() - kScaleBias - kCodeBits);
+        std::fill_n(keys + count, kKeyPadding, w.no_key);
+        if (!attend_in_pairs(p, w, {keys, count, d}, key_step, heads.size(), sink, {values, denominator})) {
+          return attend<KeyForm::floats>(p, {r, rows.end}, heads, scratch);  // seldom: not worth going on in between
+        }
+      }
+#endif
+      if constexpr (kForm == KeyForm::floats) {
+        std::fill_n(keys + count, kKeyPadding, keys[0]);
+        attend_plainly(p, w, {keys, count}, heads.size(), sink, {values, denominator});
+      }
     }
     finish_query(p, r, heads, values, denominator, w);
   }
 }
 
-AttentionKernels make_attention_kernels() { return {attend}; }
+AttentionKernels make_attention_kernels([[maybe_unused]] ProductUnit unit) {
+#if HWY_TARGET == HWY_AVX3
+  if (unit != ProductUnit::vector) {
+    return {attend<KeyForm::words>};
+  }
+#endif
+  return {attend<KeyForm::floats>};
+}
 
 }  // namespace deepinfer::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -377,6 +380,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace deepinfer::cpu {
 HWY_EXPORT(make_attention_kernels);
-AttentionKernels attention_kernels() { return HWY_DYNAMIC_DISPATCH(make_attention_kernels)(); }
+AttentionKernels attention_kernels(ProductUnit unit) { return HWY_DYNAMIC_DISPATCH(make_attention_kernels)(unit); }
 }  // namespace deepinfer::cpu
 #endif

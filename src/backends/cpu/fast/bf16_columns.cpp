@@ -2,6 +2,8 @@
 
 #if defined(__x86_64__) && defined(__linux__)
 
+#include <type_traits>
+
 #include <immintrin.h>
 
 // From here on only what runs on such a processor: no templates of other headers, which other files might then share.
@@ -14,7 +16,9 @@
 namespace deepinfer::cpu::bf16_columns {
 namespace {
 
-constexpr std::int32_t kWords = kUnitDepth / 2;  // of a row and a block
+#include "backends/cpu/fast/pair_tiles-inl.h"
+
+using pairs::kBlockWords;
 
 /// The order of the halves of two words: k, k + 1; k + 2, k + 3 as they lie, or k + 2, k; k + 3, k + 1 (pairs.h).
 enum class Order : std::uint8_t { plain, pairs };
@@ -65,7 +69,7 @@ std::int32_t pack_row(const std::uint16_t* row, std::int32_t count, const Place&
 
 /// A number of a word that compilers know: what it chooses stays in registers.
 template <int kIndex>
-struct Word {};
+using Word = std::integral_constant<int, kIndex>;
 
 /// Four words of sixteen rows, the first of them kWord: visit(Word, words of sixteen columns).
 template <Order kOrder, int kWord, class Visit>
@@ -101,15 +105,11 @@ void visit_block(const std::uint16_t* values, std::int64_t stride, Least& least,
 }
 
 /// Values of sixteen rows that end inside a block, padded with zeros.
-struct alignas(64) PaddedBlock {
-  std::uint16_t values[kUnit * kUnitDepth];
-
-  PaddedBlock(const Columns& w, std::int32_t begin) {
-    for (std::int32_t column = 0; column < kUnit; ++column) {
-      _mm512_store_si512(values + column * kUnitDepth, load_values(w.first + column * w.stride + begin, w.count - begin));
-    }
+void pad_block(const Columns& w, std::int32_t begin, std::uint16_t* values) {
+  for (std::int32_t column = 0; column < kUnit; ++column) {
+    _mm512_store_si512(values + column * kUnitDepth, load_values(w.first + column * w.stride + begin, w.count - begin));
   }
-};
+}
 
 /// work(block, values, stride) for every block.
 template <class Work>
@@ -120,8 +120,9 @@ void for_blocks(const Columns& w, Blocks blocks, const Work& work) {
     work(block - blocks.first, w.first + block * kUnitDepth, w.stride);
   }
   if (end > whole) {
-    const PaddedBlock padded(w, whole * kUnitDepth);
-    work(whole - blocks.first, padded.values, kUnitDepth);
+    alignas(64) std::uint16_t padded[kUnit * kUnitDepth];
+    pad_block(w, whole * kUnitDepth, padded);
+    work(whole - blocks.first, padded, kUnitDepth);
   }
 }
 
@@ -146,28 +147,17 @@ std::int32_t multiply_few_rows(const pairs::Rows& x, const Columns& w, float* su
     total[row] = _mm512_setzero_ps();
   }
   for_blocks(w, {0, (w.count + kUnitDepth - 1) / kUnitDepth}, [&](std::int32_t block, const std::uint16_t* values, std::int64_t stride) {
-    const std::uint32_t* words = x.words + block * kWords;
+    const std::uint32_t* words = x.words + std::int64_t{block} * kRows * kBlockWords;
     if (are_short) {
       fetch_rows(values + kUnit * stride, stride);
     } else if (kRows > 2) {
       fetch_rows(values + kAhead, stride);  // arithmetic is long enough to leave the memory idle
     }
-    __m512 sum[2][kRows];
+    Sums<kRows> sums_of_block;
+    visit_block<Order::pairs>(values, stride, least, [&](int place, __m512i columns) { sums_of_block.add(place, columns, words); });
 #pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) {
-      sum[0][row] = _mm512_setzero_ps();
-      sum[1][row] = _mm512_setzero_ps();
-    }
-    visit_block<Order::pairs>(values, stride, least, [&]<int kWord>(Word<kWord>, __m512i columns) {
-#pragma GCC unroll 8
-      for (int row = 0; row < kRows; ++row) {
-        const __m512i own = _mm512_set1_epi32(static_cast<int>(words[row * x.stride + kWord]));
-        sum[kWord % 2][row] = _mm512_dpbf16_ps(sum[kWord % 2][row], reinterpret_cast<__m512bh>(columns), reinterpret_cast<__m512bh>(own));
-      }
-    });
-#pragma GCC unroll 8
-    for (int row = 0; row < kRows; ++row) {
-      total[row] = _mm512_add_ps(total[row], _mm512_add_ps(sum[0][row], sum[1][row]));
+      total[row] = _mm512_add_ps(total[row], sums_of_block.joined(row));
     }
   });
 #pragma GCC unroll 8
@@ -177,67 +167,10 @@ std::int32_t multiply_few_rows(const pairs::Rows& x, const Columns& w, float* su
   return least.exponent();
 }
 
-template <int kMost>
-std::int32_t multiply_few_of(const pairs::Rows& x, const Columns& w, float* sums) {
-  if constexpr (kMost > 1) {
-    if (x.count < kMost) {
-      return multiply_few_of<kMost - 1>(x, w, sums);
-    }
-  }
-  return multiply_few_rows<kMost>(x, w, sums);
-}
-
-constexpr std::int32_t kTileRows = 6;  // 24 registers of sums, four of columns, and the rows' words on their way
-
-/// kRows rows times a panel, added to sums.
-template <int kRows>
-void multiply_tile(const std::uint32_t* x, std::int64_t stride, const std::uint32_t* words, std::int32_t num_blocks, float* sums) {
-  for (std::int32_t block = 0; block < num_blocks; ++block, x += kWords) {
-    __m512 sum[2][kRows][kPanelUnits];
-#pragma GCC unroll 8
-    for (int row = 0; row < kRows; ++row) {
-      sum[0][row][0] = sum[0][row][1] = sum[1][row][0] = sum[1][row][1] = _mm512_setzero_ps();
-    }
-#pragma GCC unroll 1
-    for (std::int32_t word = 0; word < kWords; word += 2, words += 2 * kPanelColumns) {
-#pragma GCC unroll 2
-      for (int odd = 0; odd < 2; ++odd) {
-        const auto first = reinterpret_cast<__m512bh>(_mm512_load_si512(words + odd * kPanelColumns));
-        const auto second = reinterpret_cast<__m512bh>(_mm512_load_si512(words + odd * kPanelColumns + kUnit));
-#pragma GCC unroll 8
-        for (int row = 0; row < kRows; ++row) {
-          const auto own = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(x[row * stride + word + odd])));
-          sum[odd][row][0] = _mm512_dpbf16_ps(sum[odd][row][0], first, own);
-          sum[odd][row][1] = _mm512_dpbf16_ps(sum[odd][row][1], second, own);
-        }
-      }
-    }
-#pragma GCC unroll 8
-    for (int row = 0; row < kRows; ++row) {
-#pragma GCC unroll 2
-      for (int unit = 0; unit < kPanelUnits; ++unit) {
-        float* total = sums + row * kPanelColumns + unit * kUnit;
-        _mm512_store_ps(total, _mm512_add_ps(_mm512_load_ps(total), _mm512_add_ps(sum[0][row][unit], sum[1][row][unit])));
-      }
-    }
-  }
-}
-
-template <int kMost>
-void multiply_tile_of(std::int32_t rows, const std::uint32_t* x, std::int64_t stride, const std::uint32_t* words, std::int32_t num_blocks,
-                      float* sums) {
-  if constexpr (kMost > 1) {
-    if (rows < kMost) {
-      return multiply_tile_of<kMost - 1>(rows, x, stride, words, num_blocks, sums);
-    }
-  }
-  multiply_tile<kMost>(x, stride, words, num_blocks, sums);
-}
-
 }  // namespace
 
-std::int32_t pack_words(const std::uint16_t* row, std::int32_t count, std::uint32_t* out) {
-  return pack_row<Order::pairs>(row, count, [&](std::int32_t block) { return out + block * kWords; });
+std::int32_t pack_words(const std::uint16_t* row, std::int32_t count, std::int64_t block_stride, std::uint32_t* out) {
+  return pack_row<Order::pairs>(row, count, [&](std::int32_t block) { return out + block * block_stride; });
 }
 
 std::int32_t pack_tile_row(const std::uint16_t* row, std::int32_t count, std::int64_t block_stride, std::uint16_t* out) {
@@ -256,28 +189,29 @@ std::int32_t fill_tiles(const Columns& w, Blocks blocks, std::uint16_t* tiles) {
   return least.exponent();
 }
 
-std::int32_t multiply_few(const pairs::Rows& x, const Columns& w, float* sums) { return multiply_few_of<kFewRows>(x, w, sums); }
-
-std::int32_t fill_panel(const Columns& w, Blocks blocks, std::int32_t unit, std::uint32_t* words) {
-  Least least;
-  for_blocks(w, blocks, [&](std::int32_t block, const std::uint16_t* values, std::int64_t stride) {
-    fetch_rows(values + blocks.count * kUnitDepth, stride);
-    std::uint32_t* out = words + block * kWords * kPanelColumns + unit * kUnit;
-    visit_block<Order::pairs>(values, stride, least, [&]<int kWord>(Word<kWord>, __m512i columns) {
-      _mm512_store_si512(out + kWord * kPanelColumns, columns);
-    });
-  });
-  return least.exponent();
+std::int32_t multiply_few(const pairs::Rows& x, const Columns& w, float* sums) {
+  std::int32_t exponent = kNoExponent;
+  with_count<pairs::kFewTileRows>(x.tiling.rows, [&]<int kRows>(Count<kRows>) { exponent = multiply_few_rows<kRows>(x, w, sums); });
+  return exponent;
 }
 
-void multiply_panel(const pairs::Rows& x, const std::uint32_t* words, std::int32_t num_blocks, float* sums) {
-  const std::int32_t num_tiles = (x.count + kTileRows - 1) / kTileRows;
-  std::int32_t row = 0;
-  for (std::int32_t tile = 0; tile < num_tiles; ++tile) {  // of even size
-    const std::int32_t rows = (x.count - row + num_tiles - tile - 1) / (num_tiles - tile);
-    multiply_tile_of<kTileRows>(rows, x.words + row * x.stride, x.stride, words, num_blocks, sums + std::int64_t{row} * kPanelColumns);
-    row += rows;
+std::int32_t multiply_panel(const pairs::Rows& x, pairs::Panel panel, const PanelColumns& w, std::uint32_t* words, float* sums) {
+  Least least;
+  for (std::size_t unit = 0; unit < w.units.size(); ++unit) {
+    const Columns& own = w.units[unit];
+    alignas(64) std::uint16_t padded[kUnit * kUnitDepth];
+    multiply_first_tile(x, panel, words + unit * kUnit, sums + unit * kUnit, [&](std::int32_t block, const auto& visit) {
+      const std::int32_t begin = (panel.index * pairs::kPanelBlocks + block) * kUnitDepth;
+      const bool is_whole = begin + kUnitDepth <= own.count;
+      fetch_rows(w.next + static_cast<std::int64_t>(unit) * kUnit * own.stride + block * kUnitDepth, own.stride);
+      if (!is_whole) {
+        pad_block(own, begin, padded);
+      }
+      visit_block<Order::pairs>(is_whole ? own.first + begin : padded, is_whole ? own.stride : kUnitDepth, least, visit);
+    });
   }
+  pairs::multiply_other_tiles(x, panel, words, sums);
+  return least.exponent();
 }
 
 }  // namespace deepinfer::cpu::bf16_columns

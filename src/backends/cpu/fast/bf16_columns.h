@@ -4,6 +4,7 @@
 // (bf16_products-inl.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "backends/cpu/fast/pairs.h"
@@ -24,9 +25,10 @@ inline constexpr std::int32_t kNoExponent = 256;  ///< of nothing but zeros
 /// multiples of the product of the values' last places, 2^(exponent - 134).
 [[nodiscard]] constexpr bool is_exact(std::int32_t x, std::int32_t w) { return x > 0 && w > 0 && x + w >= 2 * 134 - 126; }
 
-/// A row of `count` values as words of pairs.h, padded with zeros to a multiple of 32 values.
-std::int32_t pack_words(const std::uint16_t* row, std::int32_t count, std::uint32_t* out);
-/// The same in plain order, `block_stride` values from 32 values to the next 32.
+/// Part of a row, `count` values, as words of pairs.h, padded with zeros to a multiple of 32 values; `block_stride` words from 32 values to the
+/// next 32.
+std::int32_t pack_words(const std::uint16_t* row, std::int32_t count, std::int64_t block_stride, std::uint32_t* out);
+/// A row in plain order, `block_stride` values from 32 values to the next 32.
 std::int32_t pack_tile_row(const std::uint16_t* row, std::int32_t count, std::int64_t block_stride, std::uint16_t* out);
 
 /// Sixteen rows of a weight, `stride` values apart, `count` values each; zeros follow up to a multiple of 32.
@@ -44,17 +46,15 @@ struct Blocks {
 /// To tiles of amx.h, one a block.
 std::int32_t fill_tiles(const Columns& w, Blocks blocks, std::uint16_t* tiles);
 
-inline constexpr std::int32_t kFewRows = 8;  ///< up to here registers hold all sums, and words of columns are not stored
-/// sums[row, 16 columns] = x . w, 16 floats from row to row.
+/// sums[row, 16 columns] = x . w, 16 floats from row to row, for rows of one tile. Words of columns are not stored.
 std::int32_t multiply_few(const pairs::Rows& x, const Columns& w, float* sums);
 
-inline constexpr std::int32_t kPanelUnits = 2;
-inline constexpr std::int32_t kPanelColumns = kPanelUnits * kUnit;
-inline constexpr std::int32_t kPanelBlocks = 8;  ///< 16 KB of words: half of the first cache
-inline constexpr std::int32_t kPanelWords = kPanelBlocks * kPanelColumns * kUnitDepth / 2;
-/// To words[block][16][kPanelColumns], the columns of unit 0 or 1.
-std::int32_t fill_panel(const Columns& w, Blocks blocks, std::int32_t unit, std::uint32_t* words);
-/// sums[row, kPanelColumns] += x . w for `num_blocks` blocks from the first word of x on.
-void multiply_panel(const pairs::Rows& x, const std::uint32_t* words, std::int32_t num_blocks, float* sums);
+/// Columns of a panel of pairs.h, and those that come next, which are asked for.
+struct PanelColumns {
+  std::array<Columns, pairs::kPanelColumns / kUnit> units;
+  const std::uint16_t* next;
+};
+/// sums[row, kPanelColumns] += x . w for a panel of the rows. The first tile transposes the columns to `words`, the others use them.
+std::int32_t multiply_panel(const pairs::Rows& x, pairs::Panel panel, const PanelColumns& w, std::uint32_t* words, float* sums);
 
 }  // namespace deepinfer::cpu::bf16_columns

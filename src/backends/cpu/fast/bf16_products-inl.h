@@ -11,6 +11,7 @@
 #include "backends/cpu/fast/bf16_units-inl.h"
 #include "backends/cpu/fast/few_units-inl.h"
 #include "backends/cpu/fast/many_units-inl.h"
+#include "backends/cpu/fast/pair_products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace deepinfer::cpu::HWY_NAMESPACE {
@@ -53,8 +54,8 @@ HWY_INLINE void finish_bf16(Bf16Activations& x, const Bf16Units& weights, Range 
 /// Whole units by pairs of bf16, few rows.
 template <class T>
 HWY_NOINLINE void multiply_few_bf16(Bf16Activations& x, const Bf16Units& weights, Range columns, Output<T> y, Scratch& scratch) {
-  const pairs::Rows words = x.pair_words();
-  HWY_ALIGN float sums[bf16_columns::kFewRows * kUnit];
+  const pairs::Rows words = x.pair_rows(pairs::tiling(x.rows(), pairs::kFewTileRows));
+  HWY_ALIGN float sums[pairs::kFewTileRows * kUnit];
   for (std::int32_t c = columns.begin; c < columns.end; c += kUnit) {
     const std::int32_t exponent = bf16_columns::multiply_few(words, unit_columns(weights, c), sums);
     finish_bf16(x, weights, {c, c + kUnit}, {sums, kUnit, exponent}, Output<T>{y.at(0, c - columns.begin), y.stride}, scratch);
@@ -64,26 +65,25 @@ HWY_NOINLINE void multiply_few_bf16(Bf16Activations& x, const Bf16Units& weights
 /// Whole units by pairs of bf16.
 template <class T>
 HWY_NOINLINE void multiply_many_bf16(Bf16Activations& x, const Bf16Units& weights, Range columns, Output<T> y, Scratch& scratch) {
-  using bf16_columns::kPanelBlocks;
-  using bf16_columns::kPanelColumns;
   const std::int32_t num_blocks = x.k() / kUnitDepth;
-  const pairs::Rows words = x.pair_words();
-  auto* panel = scratch.take<std::uint32_t>(bf16_columns::kPanelWords);
-  const std::int64_t num_sums = std::int64_t{x.rows()} * kPanelColumns;
-  float* sums = scratch.take<float>(num_sums);
-  for (std::int32_t c = columns.begin; c < columns.end; c += kPanelColumns) {
-    const Range strip = {c, std::min(c + kPanelColumns, columns.end)};
-    std::fill_n(sums, num_sums, 0.0F);
-    std::int32_t exponent = bf16_columns::kNoExponent;
-    for (std::int32_t block = 0; block < num_blocks; block += kPanelBlocks) {
-      const bf16_columns::Blocks blocks = {block, std::min(kPanelBlocks, num_blocks - block)};
-      for (std::int32_t unit = strip.begin; unit < strip.end; unit += kUnit) {  // a second unit that is not there leaves sums that are not used
-        exponent = std::min(exponent, bf16_columns::fill_panel(unit_columns(weights, unit), blocks, (unit - strip.begin) / kUnit, panel));
-      }
-      bf16_columns::multiply_panel({words.words + std::int64_t{block} * kBlockPairs, words.stride, words.count}, panel, blocks.count, sums);
-    }
-    finish_bf16(x, weights, strip, {sums, kPanelColumns, exponent}, Output<T>{y.at(0, c - columns.begin), y.stride}, scratch);
-  }
+  const pairs::Rows words = x.pair_rows(pairs::tiling(x.rows(), pairs::kPanelTileRows));
+  auto* exponents = scratch.take<std::int32_t>(columns.size() / pairs::kPanelColumns + 1);
+  const auto exponent_of = [&](std::int32_t column) -> std::int32_t& { return exponents[(column - columns.begin) / pairs::kPanelColumns]; };
+  std::fill_n(exponents, columns.size() / pairs::kPanelColumns + 1, bf16_columns::kNoExponent);
+  auto* panel_words = scratch.take<std::uint32_t>(pairs::kPanelWords);
+  const auto work = [&](PanelPlace panel, PanelPlace next, float* sums) {
+    const bf16_columns::Columns first = unit_columns(weights, panel.column);
+    const bool is_whole = panel.column + kUnit < columns.end;  // else the first unit again: sums that are not used
+    const auto* after = reinterpret_cast<const std::uint16_t*>(weights.column(next.column)) + next.block * kUnitDepth;
+    const bf16_columns::PanelColumns own = {{first, is_whole ? unit_columns(weights, panel.column + kUnit) : first}, after};
+    const std::int32_t count = std::min(pairs::kPanelBlocks, num_blocks - panel.block);
+    exponent_of(panel.column) =
+        std::min(exponent_of(panel.column), bf16_columns::multiply_panel(words, {panel.index(), count}, own, panel_words, sums));
+  };
+  multiply_panels(x.rows(), num_blocks, columns, scratch, work, [&](Range strip, const float* sums) {
+    const Output<T> own = {y.at(0, strip.begin - columns.begin), y.stride};
+    finish_bf16(x, weights, strip, {sums, pairs::kPanelColumns, exponent_of(strip.begin)}, own, scratch);
+  });
 }
 
 /// Whole units on the matrix unit.
@@ -125,7 +125,7 @@ inline void multiply_bf16(Bf16Activations& x, const Bf16Units& weights, Range co
   if constexpr (kProductUnit != ProductUnit::vector) {
     const Range whole = {columns.begin, columns.end - columns.size() % kUnit};
     begin = whole.end;
-    if (x.rows() <= (kProductUnit == ProductUnit::matrix ? pairs::kMostRowsBesideMatrix : bf16_columns::kFewRows)) {
+    if (x.rows() <= (kProductUnit == ProductUnit::matrix ? pairs::kMostRowsBesideMatrix : pairs::kFewTileRows)) {
       multiply_few_bf16(x, weights, whole, y, scratch);
     } else if (kProductUnit == ProductUnit::matrix) {
       multiply_matrix_bf16(x, weights, whole, y, scratch);

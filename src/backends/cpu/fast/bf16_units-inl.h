@@ -109,16 +109,15 @@ class Bf16Activations {
   [[nodiscard]] std::int32_t k() const { return k_; }
 
 #if HWY_TARGET == HWY_AVX3
-  /// Rows of words for pairs of bf16.
-  [[nodiscard]] pairs::Rows pair_words() {
-    const std::int32_t stride = k_ / 2;
+  /// Rows of words for pairs of bf16, always with the same tiling.
+  [[nodiscard]] pairs::Rows pair_rows(const pairs::Tiling& tiling) {
     if (words_ == nullptr) {
-      words_ = scratch_.take<std::uint32_t>(std::int64_t{source_.rows} * stride);
-      for (std::int32_t r = 0; r < source_.rows; ++r) {
-        add_exponent(bf16_columns::pack_words(bits(r), source_.k, row_at(words_, r, stride)));
-      }
+      words_ = scratch_.take<std::uint32_t>(tiling.num_words(k_ / kUnitDepth));
+      for_pair_pieces(tiling, source_.k, [&](std::int32_t row, std::int32_t k, std::int32_t width, std::int64_t place, std::int64_t block_stride) {
+        add_exponent(bf16_columns::pack_words(bits(row) + k, width, block_stride, words_ + place));
+      });
     }
-    return {words_, stride, source_.rows};
+    return {words_, tiling};
   }
 
   /// The tiles of the matrix unit.

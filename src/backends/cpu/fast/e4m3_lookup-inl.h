@@ -59,6 +59,13 @@ __m512i scale_values(__m512i values, __m512i exponents) {
   return _mm512_mask_add_epi16(values, is_not_zero, values, exponents);
 }
 
+/// Of the scales of sixteen columns, for two values each.
+__m512i column_exponents(const std::uint8_t* scales) {
+  const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
+  const __m512i exponents = _mm512_slli_epi16(_mm512_sub_epi16(bytes, _mm512_set1_epi32(kScaleBias)), 7);
+  return _mm512_or_si512(_mm512_and_si512(exponents, _mm512_set1_epi32(0xFFFF)), _mm512_slli_epi32(exponents, 16));
+}
+
 /// A row with NaN codes, one value at a time.
 template <ValueOrder kOrder>
 void decode_q8_slowly(const std::uint8_t* codes, const std::uint8_t* scales, std::int32_t width, std::int64_t block_stride, std::uint16_t* out) {

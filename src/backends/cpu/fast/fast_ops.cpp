@@ -1,7 +1,6 @@
 #include "backends/cpu/fast/fast_ops.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "backends/cpu/cache_rows.h"
 #include "backends/cpu/fast/fast_tasks.h"
@@ -10,25 +9,25 @@
 namespace deepinfer::cpu {
 namespace {
 
-// From here on experts are run whole, each by one thread, without waiting for each other between their two steps.
-constexpr std::int32_t kSegmentsPerThread = 3;
 // From here on blocks of rows alone share out the work.
 constexpr std::int32_t kUncutTasksPerThread = 2;
-// Columns of an FP8 weight that share a scale, so that a piece starts at a block.
-constexpr std::int32_t kColumnStep = kWeightBlock;
-// Operands of one task, so that they stay in a second cache beside a strip of weights: 256 KB as fp32, 512 KB as bf16; 1.5 MB of bf16 for a
-// matrix unit, for such processors have caches of 2 MB and decoding is most of their work.
-constexpr std::int64_t kMostOperands[] = {65536, 262144, 786432};  // of ProductUnit
+// From here on products take as long as their multiplications, before as long as reading their weights.
+constexpr std::int32_t kRowsForReading = 4;
+// Rows of one task that share decoded weights. Without panels of words (pairs.h) its operands should stay in a second cache beside a strip of
+// weights: 256 KB as fp32; 1.5 MB of bf16 for a matrix unit, for such processors have caches of 2 MB and decoding is most of their work.
+struct TaskRows {
+  std::int64_t most_operands;
+  std::int32_t most;
+};
+constexpr TaskRows kTaskRows[] = {{65536, 128}, {std::int64_t{1} << 40, kRowBlock}, {786432, 128}};  // of ProductUnit
+// From here on tasks have more rows only where every thread still has its share of tasks.
+constexpr std::int32_t kSharedRows = 128;
 // Rows whose coefficients are made together: the lanes of a register of doubles.
 constexpr std::int32_t kMixTogether = 8;
 // Rows of attention or index work that share decoded keys.
 constexpr std::int32_t kKeyRows = 32;
-
-/// Rows that share decoded weights in a product over `depth` values.
-std::int32_t most_rows(std::int64_t depth, ProductUnit unit) {
-  const std::int64_t most = kMostOperands[static_cast<std::size_t>(unit)];
-  return static_cast<std::int32_t>(std::clamp<std::int64_t>(most / depth, kRowBlock / 2, kRowBlock));
-}
+// So many of them stay together while every thread has some, or decoding takes as long as what is done with the keys.
+constexpr std::int32_t kRowsTogether = 4;
 
 }  // namespace
 
@@ -39,6 +38,12 @@ FastOps::FastOps(std::int32_t num_threads, ProductUnit unit)
       scratch_(static_cast<std::size_t>(num_threads)),
       drawers_(static_cast<std::size_t>(num_threads)) {}
 
+std::int32_t FastOps::most_rows(std::int64_t depth, std::int64_t num_rows) const {
+  const TaskRows& rows = kTaskRows[static_cast<std::size_t>(unit_)];
+  const std::int64_t share = std::max<std::int64_t>(num_rows / (kUncutTasksPerThread * pool_.num_threads()), kSharedRows);
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(std::min(rows.most_operands / depth, share), kSharedRows / 2, rows.most));
+}
+
 template <class Work>
 void FastOps::for_blocks(const Product& product, const Work& work) {
   if (product.num_rows <= 0) {
@@ -46,21 +51,28 @@ void FastOps::for_blocks(const Product& product, const Work& work) {
   }
   const std::int32_t row_blocks = divide_up(product.num_rows, product.most_rows);
   const std::int32_t row_step = divide_up(product.num_rows, row_blocks);
-  const std::int64_t cost = static_cast<std::int64_t>(product.num_rows) * product.groups * product.columns * product.depth;
-  const std::int64_t most_tasks = pool_.num_threads() == 1 ? 1 : std::int64_t{pool_.num_threads()} * kTasksPerThread;
-  const std::int64_t wanted = std::clamp<std::int64_t>(cost / kTaskCost, 1, most_tasks);
+  // From a few rows on a core multiplies faster than it reads weights.
+  const std::int64_t products = static_cast<std::int64_t>(product.num_rows) * product.groups * product.columns * product.depth;
+  const std::int64_t cost = products / std::min(product.num_rows, kRowsForReading);
+  const std::int32_t threads = pool_.num_threads();
+  const std::int32_t wanted = threads == 1 ? 1 : tasks_worth(cost, threads);
   // Every piece of columns decodes the operands again: only as many as keep the threads busy.
-  const std::int64_t uncut = std::int64_t{row_blocks} * product.groups;
-  const std::int32_t pieces = uncut >= kUncutTasksPerThread * pool_.num_threads() ? 1 : divide_up(wanted, uncut);
+  const std::int32_t uncut = row_blocks * product.groups;
+  const std::int32_t pieces = uncut >= kUncutTasksPerThread * threads ? 1 : divide_up(wanted, uncut);
   const std::int32_t even = divide_up(divide_up(product.columns, pieces), kColumnStep) * kColumnStep;
   const std::int32_t column_step = std::min(even, product.columns);
   const std::int32_t column_pieces = divide_up(product.columns, column_step);
-  for_tasks(row_blocks * product.groups * column_pieces, [&](std::int32_t task, Scratch& scratch) {
-    const std::int32_t row_block = task % row_blocks;
-    const std::int32_t group = task / row_blocks / column_pieces;
-    Range columns = piece(task / row_blocks % column_pieces, column_step, product.columns);
-    columns = {columns.begin + group * product.columns, columns.end + group * product.columns};
-    work(piece(row_block, row_step, product.num_rows), columns, scratch);
+  const std::int32_t num_blocks = uncut * column_pieces;
+  const std::int32_t together = divide_up(num_blocks, std::max(wanted, row_blocks));  // small groups
+  for_tasks(divide_up(num_blocks, together), [&](std::int32_t task, Scratch& scratch) {
+    for (std::int32_t block = task * together; block < std::min(num_blocks, (task + 1) * together); ++block) {
+      scratch.reset();
+      const std::int32_t row_block = block % row_blocks;
+      const std::int32_t group = block / row_blocks / column_pieces;
+      Range columns = piece(block / row_blocks % column_pieces, column_step, product.columns);
+      columns = {columns.begin + group * product.columns, columns.end + group * product.columns};
+      work(piece(row_block, row_step, product.num_rows), columns, scratch);
+    }
   });
 }
 
@@ -90,7 +102,7 @@ void FastOps::embed(Stream&, const EmbedParams& p) {
 }
 
 void FastOps::mix(Stream&, const MixParams& p) {
-  const std::int64_t cost = std::int64_t{num_mixes(p)} * p.streams * p.hidden;
+  const std::int64_t cost = std::int64_t{4} * num_mixes(p) * p.streams * p.hidden;  // in double precision, with weights from a far cache
   const std::int32_t threads = pool_.num_threads();
   if (threads == 1 || p.num_rows >= threads * kMixTogether || p.num_rows * cost < 2 * kTaskCost) {
     const std::int32_t step = std::max(divide_up(p.num_rows, threads * kTasksPerThread * kMixTogether), 1) * kMixTogether;
@@ -108,8 +120,9 @@ void FastOps::mix(Stream&, const MixParams& p) {
   const std::int32_t step = divide_up(num_mixes(p), std::min<std::int64_t>(threads, p.num_rows * cost / kTaskCost));
   for_tasks(divide_up(num_mixes(p), step),
             [&](std::int32_t task, Scratch& scratch) { kernels_.mix.sums(p, rows, piece(task, step, num_mixes(p)), sums, scratch); });
-  for_tasks(divide_up(p.num_rows, kMixTogether), [&](std::int32_t task, Scratch& scratch) {
-    const Range part = piece(task, kMixTogether, p.num_rows);
+  const std::int32_t together = std::min(kMixTogether, divide_up(p.num_rows, threads));
+  for_tasks(divide_up(p.num_rows, together), [&](std::int32_t task, Scratch& scratch) {
+    const Range part = piece(task, together, p.num_rows);
     MixParams own = p;
     own.pre += std::int64_t{part.begin} * p.streams;
     own.post += std::int64_t{part.begin} * p.streams;
@@ -119,7 +132,7 @@ void FastOps::mix(Stream&, const MixParams& p) {
 }
 
 void FastOps::collapse_norm(Stream&, const CollapseNormParams& p) {
-  const std::int64_t cost = std::int64_t{p.streams + 8} * p.hidden;
+  const std::int64_t cost = std::int64_t{3} * (p.streams + 8) * p.hidden;
   for_rows(p.num_rows, {cost}, [&](Range rows, Scratch& scratch) { kernels_.streams.collapse_norm(p, rows, scratch); });
 }
 
@@ -136,11 +149,11 @@ void FastOps::mean_streams(Stream&, const MeanStreamsParams& p) {
 // --- norms, rotations, linears ------------------------------------------------------------------------------------
 
 void FastOps::rms_norm(Stream&, const RmsNormParams& p) {
-  for_rows(p.num_rows, {std::int64_t{8} * p.width}, [&](Range rows, Scratch& scratch) { kernels_.rows.rms_norm(p, rows, scratch); });
+  for_rows(p.num_rows, {std::int64_t{24} * p.width}, [&](Range rows, Scratch& scratch) { kernels_.rows.rms_norm(p, rows, scratch); });
 }
 
 void FastOps::quantise(Stream&, const QuantiseParams& p) {
-  for_rows(p.num_rows, {std::int64_t{6} * p.width}, [&](Range rows, Scratch& scratch) { kernels_.rows.quantise(p, rows, scratch); });
+  for_rows(p.num_rows, {std::int64_t{12} * p.width}, [&](Range rows, Scratch& scratch) { kernels_.rows.quantise(p, rows, scratch); });
 }
 
 void FastOps::rope_table(Stream&, const RopeTableParams& p) {
@@ -153,18 +166,18 @@ void FastOps::rope_table(Stream&, const RopeTableParams& p) {
 }
 
 void FastOps::rotate(Stream&, const RotateParams& p) {
-  const std::int64_t cost = std::int64_t{4} * p.heads * p.rope_dim;
+  const std::int64_t cost = std::int64_t{32} * p.heads * p.rope_dim;
   for_rows(p.num_rows, {cost}, [&](Range rows, Scratch& scratch) { kernels_.rows.rotate(p, rows, scratch); });
 }
 
 void FastOps::linear_q8(Stream&, const LinearQ8Params& p) {
-  for_blocks({p.num_rows, p.groups, p.n, p.k, most_rows(p.k, unit_)},
+  for_blocks({p.num_rows, p.groups, p.n, p.k, most_rows(p.k, p.num_rows)},
              [&](Range rows, Range columns, Scratch& scratch) { kernels_.linear.linear_q8(p, rows, columns, scratch); });
 }
 
 void FastOps::linear_bf16(Stream&, const LinearBf16Params& p) {
   // Columns are transposed for every block of rows, which costs more than operands from a third cache.
-  const std::int32_t most = unit_ == ProductUnit::vector ? most_rows(p.k, unit_) : kRowBlock;
+  const std::int32_t most = most_rows(unit_ == ProductUnit::vector ? p.k : 1, p.num_rows);
   for_blocks({p.num_rows, 1, p.n, p.k, most},
              [&](Range rows, Range columns, Scratch& scratch) { kernels_.linear.linear_bf16(p, rows, columns, scratch); });
 }
@@ -182,7 +195,7 @@ void FastOps::add_rows(Stream&, const AddRowsParams& p) {
 // --- attention ----------------------------------------------------------------------------------------------------
 
 void FastOps::window_rows(Stream&, const WindowRowsParams& p) {
-  for_rows(p.num_rows, {std::int64_t{10} * p.head_dim}, [&](Range rows, Scratch& scratch) { kernels_.rows.window_rows(p, rows, scratch); });
+  for_rows(p.num_rows, {std::int64_t{40} * p.head_dim}, [&](Range rows, Scratch& scratch) { kernels_.rows.window_rows(p, rows, scratch); });
 }
 
 void FastOps::store_ring(Stream&, const StoreRingParams& p) { copy_to_ring(p); }
@@ -213,9 +226,10 @@ void FastOps::attend(Stream&, const AttendParams& p) {
   std::int64_t keys = p.list != nullptr ? p.top_k : 0;
   keys += std::max(0, p.window_high[p.rows.num_rows - 1] - p.window_low[p.rows.num_rows - 1] + 1);
   const std::int64_t cost_per_row = 2 * keys * std::min(p.heads, kHeadChunk) * p.head_dim;
-  const auto worth = static_cast<std::int32_t>(kTaskCost / std::max<std::int64_t>(1, cost_per_row));
-  const std::int32_t balanced = divide_up(std::int64_t{p.rows.num_rows} * chunks, pool_.num_threads() * kTasksPerThread);
-  const std::int32_t step = std::clamp(std::max(worth, balanced), 1, kKeyRows);
+  const std::int32_t tasks = tasks_worth(cost_per_row * p.rows.num_rows * chunks, pool_.num_threads());
+  const std::int32_t even = divide_up(std::int64_t{p.rows.num_rows} * chunks, tasks);
+  const std::int32_t shared = std::min(kRowsTogether, divide_up(std::int64_t{p.rows.num_rows} * chunks, pool_.num_threads()));
+  const std::int32_t step = std::clamp(std::max(even, shared), 1, kKeyRows);
   const std::int32_t row_pieces = divide_up(p.rows.num_rows, step);
   for_tasks(row_pieces * chunks, [&](std::int32_t task, Scratch& scratch) {
     kernels_.attention.attend(p, piece(task % row_pieces, step, p.rows.num_rows), piece(task / row_pieces, kHeadChunk, p.heads), scratch);
@@ -254,133 +268,20 @@ void FastOps::index_select(Stream&, const IndexSelectParams& p) {
     }
     return;
   }
-  for_rows(num_rows, {cost_per_row, kKeyRows}, [&](Range rows, Scratch& scratch) { kernels_.index.index_select(p, rows, scratch); });
+  const std::int32_t together = p.candidate_mode == CandidateMode::restrict ? 1 : kRowsTogether;  // restricted rows share nothing
+  for_rows(num_rows, {2 * cost_per_row, kKeyRows, together},
+           [&](Range rows, Scratch& scratch) { kernels_.index.index_select(p, rows, scratch); });
 }
 
-// --- mixture of experts -------------------------------------------------------------------------------------------
+// --- routing ------------------------------------------------------------------------------------------------------
 
 void FastOps::route(Stream&, const RouteParams& p) {
   // Every block of rows reads all weights: no more of them than keep the threads busy.
-  const std::int64_t cost = std::int64_t{p.num_experts} * (p.hidden + 64);
-  const std::int64_t shared = divide_up(p.num_rows, pool_.num_threads());
-  const auto step = static_cast<std::int32_t>(std::clamp<std::int64_t>(std::max(shared, kTaskCost / cost), 1, kRowBlock));
+  const std::int64_t cost = std::int64_t{2} * p.num_experts * (p.hidden + 64);
+  const std::int32_t threads = pool_.num_threads();
+  const std::int32_t most = std::min(threads, tasks_worth(p.num_rows * cost, threads));
+  const std::int32_t step = std::clamp(divide_up(p.num_rows, most), 1, kTaskRows[static_cast<std::size_t>(unit_)].most);
   for_tasks(divide_up(p.num_rows, step), [&](std::int32_t task, Scratch& scratch) { kernels_.linear.route(p, piece(task, step, p.num_rows), scratch); });
-}
-
-namespace {
-
-/// Rows of one step ordered by expert: pairs of (row, expert), experts ascending, the shared expert last.
-struct Dispatch {
-  std::int32_t* row;     // [pairs]
-  float* scale;          // [pairs]
-  std::int32_t* places;  // [rows, top_k + 1] pair of each expert of a row, ascending, then the shared one
-  std::int32_t* first;   // [experts + 2] first pair of each expert; experts is the shared one
-};
-
-Dispatch group_by_expert(const MoeParams& p, Range rows, Scratch& scratch) {
-  const std::int64_t routed = std::int64_t{rows.size()} * p.top_k;
-  Dispatch out = {scratch.take<std::int32_t>(routed + rows.size()), scratch.take<float>(routed + rows.size()),
-                  scratch.take<std::int32_t>(routed + rows.size()), scratch.take<std::int32_t>(p.num_experts + 2)};
-  std::fill_n(out.first, p.num_experts + 2, 0);
-  const std::int32_t* expert = row_at(p.expert, rows.begin, p.top_k);
-  for (std::int64_t i = 0; i < routed; ++i) {
-    ++out.first[expert[i] + 1];
-  }
-  for (std::int32_t e = 0; e < p.num_experts; ++e) {
-    out.first[e + 1] += out.first[e];
-  }
-  std::int32_t* next = scratch.take<std::int32_t>(p.num_experts);
-  std::copy_n(out.first, p.num_experts, next);
-  const auto add = [&](std::int32_t pair, std::int32_t row, float scale) {
-    out.row[pair] = row;
-    out.scale[pair] = scale;
-  };
-  for (std::int32_t r = 0; r < rows.size(); ++r) {
-    std::int32_t* place = row_at(out.places, r, p.top_k + 1);
-    for (std::int32_t i = 0; i < p.top_k; ++i) {
-      place[i] = next[expert[r * p.top_k + i]]++;
-      add(place[i], rows.begin + r, row_at(p.expert_weight, rows.begin + r, p.top_k)[i]);
-    }
-    place[p.top_k] = static_cast<std::int32_t>(routed) + r;
-    add(place[p.top_k], rows.begin + r, 1.0F);
-  }
-  out.first[p.num_experts + 1] = static_cast<std::int32_t>(routed) + rows.size();
-  return out;
-}
-
-/// One expert's pairs, at most a block of them.
-struct Segment {
-  std::int32_t expert;
-  Range pairs;
-};
-
-}  // namespace
-
-void FastOps::moe(Stream&, const MoeParams& p) {
-  // Intermediate values of the rows taken together stay below about 8 MB.
-  const std::int64_t bytes_per_row = std::int64_t{p.top_k + 1} * (2 * p.hidden + p.intermediate);
-  const auto together = static_cast<std::int32_t>(std::clamp<std::int64_t>((std::int64_t{8} << 20) / bytes_per_row, kRowBlock, 4096));
-  for (std::int32_t r = 0; r < p.num_rows; r += together) {
-    moe_rows(p, {r, std::min(p.num_rows, r + together)});
-  }
-}
-
-void FastOps::moe_rows(const MoeParams& p, Range rows) {
-  shared_.reset();
-  const Dispatch dispatch = group_by_expert(p, rows, shared_);
-  const std::int64_t num_pairs = std::int64_t{rows.size()} * (p.top_k + 1);
-  const ExpertBatch batch = {nullptr,
-                             dispatch.row,
-                             dispatch.scale,
-                             shared_.take<std::uint8_t>(num_pairs * p.intermediate),
-                             shared_.take<std::uint8_t>(num_pairs * p.intermediate / kQ8Group),
-                             shared_.take<bf16>(num_pairs * p.hidden)};
-  Segment* segments = shared_.take<Segment>(num_pairs);
-  std::int32_t num_segments = 0;
-  for (std::int32_t i = 0; i <= p.num_experts; ++i) {
-    const std::int32_t e = i == 0 ? p.num_experts : i - 1;  // the shared expert has the most bytes: first, so that it does not end alone
-    // Blocks of equal size: a small rest would decode the weights for little.
-    const std::int32_t count = dispatch.first[e + 1] - dispatch.first[e];
-    const std::int32_t blocks = divide_up(count, most_rows(p.hidden, unit_));
-    for (std::int32_t block = 0; block < blocks; ++block) {
-      const std::int64_t begin = std::int64_t{count} * block / blocks;
-      const std::int64_t end = std::int64_t{count} * (block + 1) / blocks;
-      segments[num_segments++] = {
-          e, {dispatch.first[e] + static_cast<std::int32_t>(begin), dispatch.first[e] + static_cast<std::int32_t>(end)}};
-    }
-  }
-  const auto expert_of = [&](const Segment& segment) {
-    ExpertBatch own = batch;
-    own.weights = segment.expert < p.num_experts ? &p.experts[segment.expert] : &p.shared;
-    return own;
-  };
-  if (num_segments >= kSegmentsPerThread * pool_.num_threads()) {
-    for_tasks(num_segments, [&](std::int32_t task, Scratch& scratch) {
-      const ExpertBatch own = expert_of(segments[task]);
-      kernels_.moe.gate_up(p, own, segments[task].pairs, {0, p.intermediate}, scratch);
-      scratch.reset();
-      kernels_.moe.down(p, own, segments[task].pairs, {0, p.hidden}, scratch);
-    });
-  } else {
-    // Few segments: tasks are (segment, piece of columns), in two steps.
-    const auto for_pieces = [&](std::int32_t columns, std::int64_t cost_per_column, const auto& work) {
-      const std::int64_t cost = num_pairs * columns * cost_per_column;
-      const std::int64_t most = pool_.num_threads() == 1 ? 1 : std::int64_t{pool_.num_threads()} * kTasksPerThread;
-      const std::int32_t pieces = divide_up(std::clamp<std::int64_t>(cost / kTaskCost, 1, most), num_segments);
-      const std::int32_t step = divide_up(divide_up(columns, pieces), kColumnStep) * kColumnStep;
-      const std::int32_t column_pieces = divide_up(columns, step);
-      for_tasks(num_segments * column_pieces, [&](std::int32_t task, Scratch& scratch) {
-        const Segment& segment = segments[task / column_pieces];
-        work(p, expert_of(segment), segment.pairs, piece(task % column_pieces, step, columns), scratch);
-      });
-    };
-    for_pieces(p.intermediate, std::int64_t{2} * p.hidden, kernels_.moe.gate_up);
-    for_pieces(p.hidden, p.intermediate, kernels_.moe.down);
-  }
-  for_rows(rows.size(), {std::int64_t{p.top_k + 1} * p.hidden}, [&](Range part, Scratch&) {
-    const Range absolute = {rows.begin + part.begin, rows.begin + part.end};
-    kernels_.moe.combine(p, batch.out, dispatch.places - std::int64_t{rows.begin} * (p.top_k + 1), absolute);
-  });
 }
 
 // --- Engram -------------------------------------------------------------------------------------------------------

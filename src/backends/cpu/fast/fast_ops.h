@@ -58,10 +58,11 @@ class FastOps final : public Ops {
   void gather_cells(Stream& stream, const GatherCellsParams& params) override;
 
  private:
-  /// Rows in tasks of at most `most_rows`, each worth sharing; cost_per_row in multiply-adds or what takes as long.
+  /// Rows in tasks of at most `most_rows`, each worth sharing; while every thread has some, `together` rows stay together, for they share work.
   struct RowCost {
-    std::int64_t per_row = 1;
+    std::int64_t per_row = 1;  ///< in the unit of kTaskCost
     std::int32_t most_rows = kRowBlock;
+    std::int32_t together = 1;
   };
   template <class Work>
   void for_rows(std::int32_t num_rows, RowCost cost, const Work& work);
@@ -75,6 +76,8 @@ class FastOps final : public Ops {
   };
   template <class Work>
   void for_blocks(const Product& product, const Work& work);
+  /// Rows that share decoded weights in a product over `depth` values.
+  [[nodiscard]] std::int32_t most_rows(std::int64_t depth, std::int64_t num_rows) const;
 
   void score_one_row(const IndexSelectParams& params, std::int32_t row);
   void moe_rows(const MoeParams& params, Range rows);

@@ -152,6 +152,27 @@ HWY_NOINLINE void score_tile(const IndexSelectParams& p, const Query& query, con
 
 // --- selection ----------------------------------------------------------------------------------------------------
 
+/// As find_threshold, bit by bit: of few codes counting those above a bound takes less than counting digits. `rest` has room for a multiple of kLanes.
+HWY_NOINLINE Threshold find_threshold_of_few(const std::uint32_t* codes, std::int32_t num_codes, std::int32_t count, std::uint32_t* rest) {
+  const DU du;
+  std::copy_n(codes, num_codes, rest);
+  const std::int32_t padded = (num_codes + kLanes - 1) / kLanes * kLanes;
+  std::fill(rest + num_codes, rest + padded, 0U);  // above no bound
+  const auto count_above = [&](std::uint32_t bound) HWY_ATTR {
+    const VU bounds = hn::Set(du, bound);
+    std::size_t out = 0;
+    for (std::int32_t i = 0; i < padded; i += kLanes) {
+      out += hn::CountTrue(du, hn::Gt(hn::LoadU(du, rest + i), bounds));
+    }
+    return static_cast<std::int32_t>(out);
+  };
+  std::uint32_t threshold = 0;
+  for (std::uint32_t bit = 0x80000000U; bit != 0; bit >>= 1U) {
+    threshold |= count_above((threshold | bit) - 1) >= count ? bit : 0;
+  }
+  return {threshold, count - count_above(threshold)};
+}
+
 /// Room to choose among some number of rows.
 struct PickBuffers {
   std::uint32_t* codes;
@@ -160,7 +181,14 @@ struct PickBuffers {
 };
 
 inline PickBuffers take_pick_buffers(std::int32_t num_rows, Scratch& scratch) {
-  return {scratch.take<std::uint32_t>(num_rows), scratch.take<std::uint32_t>(num_rows), scratch.take<std::uint32_t>(num_rows)};
+  return {scratch.take<std::uint32_t>(num_rows), scratch.take<std::uint32_t>(num_rows), scratch.take<std::uint32_t>(num_rows + kVirtualLanes)};
+}
+
+inline void pick_largest(const std::uint32_t* codes, std::int32_t num_codes, std::int32_t count, std::int32_t* out, std::uint32_t* rest) {
+  constexpr std::int32_t kFewCodes = 1024;
+  cpu::pick_largest(codes, num_codes, count, out, [=](std::int32_t chosen) {
+    return num_codes <= kFewCodes ? find_threshold_of_few(codes, num_codes, chosen, rest) : find_threshold(codes, num_codes, chosen, rest);
+  });
 }
 
 /// Best blocks by the maximum over their rows; the newest block always takes part.

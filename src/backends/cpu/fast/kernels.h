@@ -18,13 +18,14 @@ struct Range {
   [[nodiscard]] constexpr std::int32_t size() const { return end - begin; }
 };
 
-inline constexpr std::int32_t kRowBlock = 128;  ///< most rows of one task of a linear: they share decoded weights
+inline constexpr std::int32_t kRowBlock = 256;  ///< most rows of one task of a linear: they share decoded weights
 inline constexpr std::int32_t kHeadChunk = 16;  ///< heads that one attend task takes together
 inline constexpr std::int32_t kKeyTile = 16;    ///< index keys that are scored together
 
 /// Pairs of (row, expert) that share an expert, and where their intermediate values live.
 struct ExpertBatch {
   const ExpertWeights* weights = nullptr;
+  const ExpertWeights* next = nullptr;  ///< of the expert whose turn may come next, to be fetched; may be null
   const std::int32_t* row = nullptr;   // [pairs] row of MoeParams::x
   const float* scale = nullptr;        // [pairs] routing weight
   std::uint8_t* act_codes = nullptr;   // [pairs, intermediate] Q8 of the activations
@@ -114,7 +115,7 @@ struct Kernels {
 [[nodiscard]] RowKernels row_kernels();
 [[nodiscard]] LinearKernels linear_kernels(ProductUnit unit);
 [[nodiscard]] MoeKernels moe_kernels(ProductUnit unit);
-[[nodiscard]] AttentionKernels attention_kernels();
+[[nodiscard]] AttentionKernels attention_kernels(ProductUnit unit);
 [[nodiscard]] IndexKernels index_kernels();
 [[nodiscard]] VisionKernels vision_kernels();
 
@@ -127,7 +128,7 @@ struct Kernels {
 /// The best kernels of this machine.
 [[nodiscard]] inline Kernels best_kernels(ProductUnit unit) {
   return {mix_kernels(),     stream_kernels(),    row_kernels(),   linear_kernels(unit),
-          moe_kernels(unit), attention_kernels(), index_kernels(), vision_kernels()};
+          moe_kernels(unit), attention_kernels(unit), index_kernels(), vision_kernels()};
 }
 
 }  // namespace deepinfer::cpu

@@ -51,8 +51,9 @@ inline Threshold find_threshold(const std::uint32_t* codes, std::int32_t num_cod
 }
 
 /// Indices of the `count` largest codes, ties to the smaller index, ascending, padded with -1. kNeverCode is never chosen.
-/// `rest` is room for num_codes codes.
-inline void pick_largest(const std::uint32_t* codes, std::int32_t num_codes, std::int32_t count, std::int32_t* out, std::uint32_t* rest) {
+/// find(n): the threshold of the n largest codes.
+template <class Find>
+inline void pick_largest(const std::uint32_t* codes, std::int32_t num_codes, std::int32_t count, std::int32_t* out, const Find& find) {
   std::int32_t eligible = 0;
   for (std::int32_t i = 0; i < num_codes; ++i) {
     eligible += codes[i] > kNeverCode ? 1 : 0;
@@ -60,7 +61,7 @@ inline void pick_largest(const std::uint32_t* codes, std::int32_t num_codes, std
   const std::int32_t chosen = std::min(count, eligible);
   Threshold threshold = {kNeverCode, 0};
   if (chosen > 0 && chosen < eligible) {
-    threshold = find_threshold(codes, num_codes, chosen, rest);
+    threshold = find(chosen);
   }
   std::int32_t found = 0;
   for (std::int32_t i = 0; i < num_codes && found < chosen; ++i) {

@@ -39,16 +39,25 @@ namespace {
 
 #include "backends/cpu/fast/e4m3_lookup-inl.h"
 
-constexpr std::int32_t kWords = kUnitDepth / 2;  // of a row and a block
+#include "backends/cpu/fast/pair_tiles-inl.h"
 
-__m512 add_products(__m512 sum, __m512i w, __m512i x) { return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(w), reinterpret_cast<__m512bh>(x)); }
+/// Whether decoded values are times their scales.
+enum class Scales : std::uint8_t { left_out, applied };
 
-/// Decodes blocks of one format: visit(place, words of sixteen columns) for the places of a block, ascending from the first one.
+/// Decodes blocks of one format: visit(place, words of sixteen columns) for the places of a step, ascending from the first one.
+template <Scales kScales>
 class Fp8 {
  public:
-  static constexpr std::int32_t kSteps = 8, kStepPlaces = 2, kStepBytes = 64, kScales = 1;
+  static constexpr std::int32_t kSteps = 8, kStepPlaces = 2, kStepBytes = 64, kBlockScales = 1;
 
   Fp8() : lookup_(kE4m3Magnitudes[0]) {}
+
+  void begin_block(const std::uint8_t* scales) {
+    if constexpr (kScales == Scales::applied) {
+      const std::int32_t exponent = *scales - kScaleBias;
+      lookup_ = Lookup(kE4m3Magnitudes[static_cast<std::size_t>(exponent & 1)], exponent);
+    }
+  }
 
   template <class Visit>
   void decode(const std::uint8_t* codes, std::int32_t place, const Visit& visit) const {
@@ -74,9 +83,10 @@ class Fp8 {
   Lookup lookup_;
 };
 
+template <Scales kScales>
 class Fp4 {
  public:
-  static constexpr std::int32_t kSteps = 4, kStepPlaces = 4, kStepBytes = 64, kScales = kUnit;
+  static constexpr std::int32_t kSteps = 4, kStepPlaces = 4, kStepBytes = 64, kBlockScales = kUnit;
 
   Fp4() {
     // Values 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives as bf16, twice: the look-up takes five bits of an index.
@@ -87,14 +97,20 @@ class Fp4 {
     values_ = _mm512_inserti64x4(_mm512_castsi256_si512(half), half, 1);
   }
 
+  void begin_block(const std::uint8_t* scales) {
+    if constexpr (kScales == Scales::applied) {
+      exponents_ = column_exponents(scales);
+    }
+  }
+
   template <class Visit>
   void decode(const std::uint8_t* codes, std::int32_t place, const Visit& visit) const {
     // Bytes 0 .. 3 of a column hold k, k + 1; k + 2, k + 3; ..: as 1, 3, 0, 2 each half has four indices, of which the lowest is looked up.
     const __m512i index = _mm512_shuffle_epi8(_mm512_loadu_si512(codes), _mm512_set4_epi32(0x0E0C0F0D, 0x0A080B09, 0x06040705, 0x02000301));
-    visit(place, _mm512_permutexvar_epi16(index, values_));
-    visit(place + 1, _mm512_permutexvar_epi16(_mm512_srli_epi16(index, 4), values_));
-    visit(place + 2, _mm512_permutexvar_epi16(_mm512_srli_epi16(index, 8), values_));
-    visit(place + 3, _mm512_permutexvar_epi16(_mm512_srli_epi16(index, 12), values_));
+    visit(place, look_up(index));
+    visit(place + 1, look_up(_mm512_srli_epi16(index, 4)));
+    visit(place + 2, look_up(_mm512_srli_epi16(index, 8)));
+    visit(place + 3, look_up(_mm512_srli_epi16(index, 12)));
   }
 
   static __m512 scales(const std::uint8_t* bytes) {
@@ -103,47 +119,56 @@ class Fp4 {
   }
 
  private:
+  [[nodiscard]] __m512i look_up(__m512i index) const {
+    const __m512i values = _mm512_permutexvar_epi16(index, values_);
+    return kScales == Scales::applied ? scale_values(values, exponents_) : values;
+  }
+
   __m512i values_;
+  __m512i exponents_;
 };
 
 // Units lie one after the other, so what is asked for ahead is needed soon; the arithmetic of several rows would leave the memory idle otherwise.
 constexpr std::int32_t kAhead = 2048;
-constexpr int kMostRows = 8;  // whose sums stay in registers
+constexpr std::int32_t kLineBytes = 64;
 
-template <class Format, int kRows>
-void multiply_rows(const Rows& x, const UnitBlocks& w, float* sums) {
+/// Words of a block: visit(place, words) for its sixteen places.
+template <class Format, class Visit>
+void decode_block(const Format& format, const std::uint8_t* codes, const Visit& visit) {
+#pragma GCC unroll 8
+  for (std::int32_t step = 0; step < Format::kSteps; ++step) {
+    format.decode(codes + step * Format::kStepBytes, step * Format::kStepPlaces, visit);
+  }
+}
+
+/// kRows rows, which keep nothing of what they decode.
+template <int kRows, class Format>
+void multiply_tile(const Rows& x, std::int32_t tile, const UnitBlocks& w, float* sums) {
+  constexpr std::int32_t kBytes = Format::kSteps * Format::kStepBytes;
   const Format format;
-  const std::uint8_t* codes = w.codes;
   __m512 total[kRows];
 #pragma GCC unroll 8
   for (int row = 0; row < kRows; ++row) {
     total[row] = _mm512_setzero_ps();
   }
-  for (std::int32_t block = 0; block < w.count; ++block) {
-    const std::uint32_t* words = x.words + block * kWords;
-    __m512 sum[2][kRows];
-#pragma GCC unroll 8
-    for (int row = 0; row < kRows; ++row) {
-      sum[0][row] = _mm512_setzero_ps();
-      sum[1][row] = _mm512_setzero_ps();
+  const std::uint32_t* words = nullptr;
+  const std::uint8_t* codes = w.codes;
+  for (std::int32_t block = 0; block < w.count; ++block, words += kRows * kBlockWords, codes += kBytes) {
+    if (block % kPanelBlocks == 0) {
+      words = x.words + x.tiling.offset(block / kPanelBlocks, tile);
     }
+    if constexpr (kRows > 1) {
 #pragma GCC unroll 8
-    for (std::int32_t step = 0; step < Format::kSteps; ++step, codes += Format::kStepBytes) {
-      if constexpr (kRows > 1) {
-        _mm_prefetch(codes + kAhead, _MM_HINT_T0);
+      for (std::int32_t line = 0; line < kBytes; line += kLineBytes) {
+        _mm_prefetch(codes + kAhead + line, _MM_HINT_T0);
       }
-      format.decode(codes, step * Format::kStepPlaces, [&](std::int32_t place, __m512i columns) {
-#pragma GCC unroll 8
-        for (int row = 0; row < kRows; ++row) {
-          const auto own = static_cast<int>(words[row * x.stride + place]);
-          sum[place % 2][row] = add_products(sum[place % 2][row], columns, _mm512_set1_epi32(own));
-        }
-      });
     }
-    const __m512 scale = Format::scales(w.scales + block * Format::kScales);
+    Sums<kRows> sums_of_block;
+    decode_block(format, codes, [&](std::int32_t place, __m512i columns) { sums_of_block.add(place, columns, words); });
+    const __m512 scale = Format::scales(w.scales + block * Format::kBlockScales);
 #pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) {
-      total[row] = _mm512_fmadd_ps(_mm512_add_ps(sum[0][row], sum[1][row]), scale, total[row]);
+      total[row] = _mm512_fmadd_ps(sums_of_block.joined(row), scale, total[row]);
     }
   }
 #pragma GCC unroll 8
@@ -152,35 +177,91 @@ void multiply_rows(const Rows& x, const UnitBlocks& w, float* sums) {
   }
 }
 
-template <class Format, int kMost>
-void multiply_rows_of(const Rows& x, const UnitBlocks& w, float* sums) {
-  if constexpr (kMost > 1) {
-    if (x.count < kMost) {
-      return multiply_rows_of<Format, kMost - 1>(x, w, sums);
-    }
+template <class Format>
+void multiply_unit(const Rows& x, const UnitBlocks& w, float* sums) {
+  for (std::int32_t tile = 0; tile < x.tiling.count; ++tile) {
+    float* own = sums + std::int64_t{x.tiling.first_row(tile)} * kUnit;
+    with_count<kFewTileRows>(x.tiling.size(tile), [&]<int kRows>(Count<kRows>) { multiply_tile<kRows, Format>(x, tile, w, own); });
   }
-  multiply_rows<Format, kMost>(x, w, sums);
 }
 
 template <class Format>
-void multiply_unit(const Rows& x, const UnitBlocks& w, float* sums) {
-  const std::int32_t num_groups = (x.count + kMostRows - 1) / kMostRows;
-  std::int32_t row = 0;
-  for (std::int32_t group = 0; group < num_groups; ++group) {  // of even size
-    const std::int32_t count = (x.count - row + num_groups - group - 1) / (num_groups - group);
-    multiply_rows_of<Format, kMostRows>({x.words + row * x.stride, x.stride, count}, w, sums + std::int64_t{row} * kUnit);
-    row += count;
+void multiply_codes(const Rows& x, std::int32_t panel, const PanelCodes& w, std::uint32_t* words, float* sums) {
+  constexpr std::int32_t kBytes = Format::kSteps * Format::kStepBytes;
+  const std::int32_t num_blocks = w.units[0].count;
+  Format format;
+  for (std::size_t unit = 0; unit < w.units.size(); ++unit) {
+    const UnitBlocks& own = w.units[unit];
+    _mm_prefetch(w.next[unit].scales, _MM_HINT_T1);
+    multiply_first_tile(x, {panel, num_blocks}, words + unit * kUnit, sums + unit * kUnit, [&](std::int32_t block, const auto& visit) {
+#pragma GCC unroll 8
+      for (std::int32_t line = 0; line < kBytes; line += kLineBytes) {
+        _mm_prefetch(w.next[unit].codes + block * kBytes + line, _MM_HINT_T1);
+      }
+      format.begin_block(own.scales + block * Format::kBlockScales);
+      decode_block(format, own.codes + block * kBytes, visit);
+    });
+  }
+  multiply_other_tiles(x, {panel, num_blocks}, words, sums);
+}
+
+/// kRows rows times a panel, added to sums.
+template <int kRows>
+void multiply_panel_tile(const std::uint32_t* x, const std::uint32_t* words, std::int32_t num_blocks, float* sums) {
+  constexpr int kUnits = kPanelColumns / kUnit;
+  for (std::int32_t block = 0; block < num_blocks; ++block, x += kRows * kBlockWords) {
+    __m512 sum[2][kRows][kUnits];
+#pragma GCC unroll 8
+    for (int row = 0; row < kRows; ++row) {
+      sum[0][row][0] = sum[0][row][1] = sum[1][row][0] = sum[1][row][1] = _mm512_setzero_ps();
+    }
+#pragma GCC unroll 1
+    for (std::int32_t word = 0; word < kBlockWords; word += 2, words += 2 * kPanelColumns) {
+#pragma GCC unroll 2
+      for (int odd = 0; odd < 2; ++odd) {
+        const __m512i first = _mm512_load_si512(words + odd * kPanelColumns);
+        const __m512i second = _mm512_load_si512(words + odd * kPanelColumns + kUnit);
+#pragma GCC unroll 8
+        for (int row = 0; row < kRows; ++row) {
+          const __m512i own = _mm512_set1_epi32(static_cast<int>(x[row * kBlockWords + word + odd]));
+          sum[odd][row][0] = add_products(sum[odd][row][0], first, own);
+          sum[odd][row][1] = add_products(sum[odd][row][1], second, own);
+        }
+      }
+    }
+#pragma GCC unroll 8
+    for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 2
+      for (int unit = 0; unit < kUnits; ++unit) {
+        float* total = sums + row * kPanelColumns + unit * kUnit;
+        _mm512_store_ps(total, _mm512_add_ps(_mm512_load_ps(total), _mm512_add_ps(sum[0][row][unit], sum[1][row][unit])));
+      }
+    }
   }
 }
 
 }  // namespace
 
-ScaleRange decode_q8_row(const std::uint8_t* codes, const std::uint8_t* scales, std::int32_t width, std::uint32_t* out) {
-  return decode_q8<ValueOrder::pairs>(codes, scales, width, kUnitDepth, reinterpret_cast<std::uint16_t*>(out));
+ScaleRange decode_q8_row(const std::uint8_t* codes, const std::uint8_t* scales, std::int32_t width, std::int64_t block_stride, std::uint32_t* out) {
+  return decode_q8<ValueOrder::pairs>(codes, scales, width, 2 * block_stride, reinterpret_cast<std::uint16_t*>(out));
 }
 
 void multiply(const Rows& x, const UnitBlocks& w, float* sums) {
-  w.format == WeightFormat::fp8 ? multiply_unit<Fp8>(x, w, sums) : multiply_unit<Fp4>(x, w, sums);
+  w.format == WeightFormat::fp8 ? multiply_unit<Fp8<Scales::left_out>>(x, w, sums) : multiply_unit<Fp4<Scales::left_out>>(x, w, sums);
+}
+
+void multiply_other_tiles(const Rows& x, Panel panel, const std::uint32_t* words, float* sums) {
+  for (std::int32_t tile = 1; tile < x.tiling.count; ++tile) {
+    const std::uint32_t* own = x.words + x.tiling.offset(panel.index, tile);
+    float* own_sums = sums + std::int64_t{x.tiling.first_row(tile)} * kPanelColumns;
+    with_count<kPanelTileRows>(x.tiling.size(tile),
+                               [&]<int kRows>(Count<kRows>) { multiply_panel_tile<kRows>(own, words, panel.num_blocks, own_sums); });
+  }
+}
+
+void multiply_panel(const Rows& x, std::int32_t panel, const PanelCodes& w, std::uint32_t* words, float* sums) {
+  w.units[0].format == WeightFormat::fp8 ? multiply_codes<Fp8<Scales::applied>>(x, panel, w, words, sums)
+                                         : multiply_codes<Fp4<Scales::applied>>(x, panel, w, words, sums);
 }
 
 void add_pair_products(const std::uint32_t* a, const std::uint32_t* b, float* acc) {

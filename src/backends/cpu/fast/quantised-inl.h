@@ -16,6 +16,9 @@ HWY_BEFORE_NAMESPACE();
 namespace deepinfer::cpu::HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_AVX3
+/// Up to here every tile of rows decodes codes for itself: measured.
+inline constexpr std::int32_t kMostTiledRows = 24;
+
 /// False when the operands cannot go to units that take small numbers for zero: nothing is done.
 template <ProductUnit kProductUnit, class Units, class T>
 inline bool multiply_on_unit(Activations& x, const Units& weights, Range columns, Output<T> y, Scratch& scratch) {
@@ -30,10 +33,15 @@ inline bool multiply_on_unit(Activations& x, const Units& weights, Range columns
     }
     return is_exact_here;
   }
-  static_cast<void>(x.pair_words());
+  const bool are_few = x.rows() <= kMostTiledRows;
+  const pairs::Rows rows = x.pair_rows(pairs::tiling(x.rows(), are_few ? pairs::kFewTileRows : pairs::kPanelTileRows));
+  if (!are_few && is_exact(x.range(), scale_range(weights.weight(), x.k(), columns))) {
+    multiply_quantised_panels(rows, weights, columns, y, scratch);
+    return true;
+  }
   const bool is_exact_here = is_exact(x.range(), kUnscaled);
   if (is_exact_here) {
-    multiply_pairs(x, weights, columns, y, scratch);
+    multiply_quantised_tiles(rows, weights, columns, y, scratch);
   }
   return is_exact_here;
 }

@@ -48,6 +48,7 @@ class Fp8Units {
   [[nodiscard]] HWY_INLINE const std::uint8_t* codes() const { return weight_.codes; }
   [[nodiscard]] HWY_INLINE WeightLayout layout() const { return weight_.layout; }
   [[nodiscard]] HWY_INLINE std::int64_t row_bytes() const { return k_; }
+  [[nodiscard]] HWY_INLINE std::int32_t num_blocks() const { return k_ / kUnitDepth; }
 
   /// Of at most sixteen columns, for a block; times what decoding leaves out.
   [[nodiscard]] HWY_INLINE F16 scales(Range columns, std::int32_t block) const {
@@ -172,6 +173,7 @@ class Fp4Units {
   [[nodiscard]] HWY_INLINE const std::uint8_t* codes() const { return weight_.codes; }
   [[nodiscard]] HWY_INLINE WeightLayout layout() const { return weight_.layout; }
   [[nodiscard]] HWY_INLINE std::int64_t row_bytes() const { return k_ / 2; }
+  [[nodiscard]] HWY_INLINE std::int32_t num_blocks() const { return k_ / kUnitDepth; }
 
   [[nodiscard]] HWY_INLINE F16 scales(Range columns, std::int32_t block) const {
     const std::int64_t num_blocks = k_ / kWeightBlock;

@@ -11,6 +11,7 @@
 #include "backends/cuda/kernels/hopper.h"
 #include "backends/cuda/kernels/many_keys.cuh"
 #include "backends/cuda/kernels/many_outputs.cuh"
+#include "backends/cuda/kernels/many_rows.cuh"
 #include "backends/cuda/kernels/start.cuh"
 
 namespace deepinfer::cuda {
@@ -19,10 +20,8 @@ namespace {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-constexpr int kMultiplyRegisters = 192;
-constexpr int kDecodeRegisters = 64;
-
-__device__ __forceinline__ void multiplying_barrier() { asm volatile("bar.sync 1, %0;" ::"n"(2 * kGroupThreads) : "memory"); }
+constexpr int kMultiplyRegisters = 184;
+constexpr int kDecodeRegisters = 72;
 
 /// Four 8 x 8 matrices as they lie: lanes 0-7, 8-15, 16-23, 24-31 give where the rows go.
 __device__ __forceinline__ void store_matrices(unsigned row, const unsigned (&matrices)[4]) {
@@ -45,6 +44,11 @@ struct Multiplier {
     if (lane == 0) {
       arrive(barrier);
     }
+  }
+
+  /// Half of the scores of a warpgroup's first tile, behind the queries where its last probabilities will lie; j of the lane: 128 j on.
+  [[nodiscard]] __device__ __forceinline__ float* stash() const {
+    return reinterpret_cast<float*>(shared.tiles + (kManyTiles - 2 + group) * kTileBytes) + threadIdx.x % kGroupThreads - 16 * kGroupThreads;
   }
 
   /// Products of the block's n-th tile with the queries; the other warpgroup does not read it.
@@ -85,32 +89,26 @@ struct Multiplier {
     }
   }
 
-  /// Scores to probabilities, in shared memory; adds them to the denominator of head + t / 2 * 8.
-  __device__ __forceinline__ void make_probabilities(std::int32_t tile, const float (&base)[2], float (&scores)[32],
+  /// Scores to probabilities, in shared memory; adds them to the denominator of head + t / 2 * 8, sums over parts of 16 keys that come by
+  /// the tree of attention_wide.cu: keys 8 apart, then those 4, 2 and 1 places apart.
+  __device__ __forceinline__ void make_probabilities(std::int32_t tile, const float (&base)[2], const float (&scores)[32],
                                                      float& denominator) const {
 #pragma unroll
-    for (int i = 0; i < 32; ++i) {
-      scores[i] = probability_of(scores[i], base[i / 2 % 2]);
-    }
     const unsigned out = shared_address(shared.tiles + tile * kTileBytes);
-#pragma unroll
-    for (int j = 0; j < 8; j += 2) {
-      const unsigned matrices[4] = {bf16_pair(scores[4 * j], scores[4 * j + 1]), bf16_pair(scores[4 * j + 2], scores[4 * j + 3]),
-                                    bf16_pair(scores[4 * j + 4], scores[4 * j + 5]), bf16_pair(scores[4 * j + 6], scores[4 * j + 7])};
-      store_matrices(out + tile_offset(warp * 16 + lane / 8 % 2 * 8 + lane % 8, j + lane / 16), matrices);
-    }
-    add_parts(scores, denominator);
-  }
-
-  /// Adds sums over parts of 16 keys, which come by the tree of attention_wide.cu: keys 8 apart, then those 4, 2 and 1 places apart.
-  __device__ __forceinline__ void add_parts(const float (&x)[32], float& denominator) const {
     float halves[4][2];  // of the head that stays here
 #pragma unroll
-    for (int part = 0; part < 4; ++part) {
+    for (int part = 0; part < kTileParts; ++part) {  // of 16 keys
+      float x[8];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        x[i] = probability_of(scores[part * 8 + i], base[i / 2 % 2]);
+      }
+      const unsigned matrices[4] = {bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3]), bf16_pair(x[4], x[5]), bf16_pair(x[6], x[7])};
+      store_matrices(out + tile_offset(warp * 16 + lane / 8 % 2 * 8 + lane % 8, part * 2 + lane / 16), matrices);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const float first = x[part * 8 + i] + x[part * 8 + 4 + i];
-        const float second = x[part * 8 + 2 + i] + x[part * 8 + 6 + i];
+        const float first = x[i] + x[4 + i];
+        const float second = x[2 + i] + x[6 + i];
         const float other = __shfl_xor_sync(kWholeWarp, t / 2 == 0 ? second : first, 2);
         halves[part][i] = (t / 2 == 0 ? first : second) + other;
       }
@@ -148,6 +146,12 @@ struct Multiplier {
         for (int j = 0; j < 32; ++j) {
           highest[j / 2 % 2] = fmaxf(highest[j / 2 % 2], scores[i][j]);  // skips NaN, which comes through its probability
         }
+        if (i == 0) {  // as many scores as fit into registers stay there
+#pragma unroll
+          for (int j = 16; j < 32; ++j) {
+            stash()[j * kGroupThreads] = scores[i][j];
+          }
+        }
       } else {  // so that the compiler does not keep registers for them from row to row
 #pragma unroll
         for (float& score : scores[i]) {
@@ -171,6 +175,12 @@ struct Multiplier {
     for (int i = 0; i < kOwnTiles; ++i) {
       const std::int32_t tile = 2 * i + group;
       if (tile < num_tiles) {
+        if (i == 0) {
+#pragma unroll
+          for (int j = 16; j < 32; ++j) {
+            scores[i][j] = stash()[j * kGroupThreads];
+          }
+        }
         make_probabilities(tile, base, scores[i], denominator);
       }
     }
@@ -188,13 +198,6 @@ struct Multiplier {
 
   /// sums += P key over all tiles, the first of which is the block's n-th.
   __device__ __forceinline__ void sum_row(std::int32_t num_tiles, unsigned n, float (&sums)[2][64]) const {
-    const std::int32_t last_query_tile = min(num_tiles, kQueryTiles) - 1;
-    const auto leave = [&](std::int32_t tile) {
-      tell(shared.empty(place_of(n + static_cast<unsigned>(tile))));
-      if (tile == last_query_tile) {
-        tell(shared.queries_empty());
-      }
-    };
 #pragma unroll 1
     for (std::int32_t tile = 0; tile < num_tiles; ++tile) {
       const unsigned own = n + static_cast<unsigned>(tile);
@@ -213,14 +216,12 @@ struct Multiplier {
       end_products();
       wait_products<1>();
       if (tile > 0) {
-        leave(tile - 1);
+        tell(shared.empty(place_of(own - 1)));
       }
     }
     wait_products<0>();
     if (num_tiles > 0) {
-      leave(num_tiles - 1);
-    } else {
-      tell(shared.queries_empty());
+      tell(shared.empty(place_of(n + static_cast<unsigned>(num_tiles) - 1)));
     }
     take_sums(sums[0]);
     take_sums(sums[1]);
@@ -229,23 +230,36 @@ struct Multiplier {
 
 __device__ __forceinline__ void multiply_rows_of_block(const AttendParams& p, ManyShared& shared) {
   const Multiplier own{shared};
+  {
+    RowSearch search(p, blockIdx.x);
+    search.find_blocks(p);
+    search.publish(p, shared, 0);
+  }
   unsigned count = 0;  // of rows
   unsigned n = 0;      // of tiles
 #pragma unroll 1
   for (std::int64_t r = blockIdx.x; r < p.rows.num_rows; r += gridDim.x, ++count) {
+    {
+      const std::int64_t next = r + gridDim.x < p.rows.num_rows ? r + gridDim.x : r;
+      RowSearch search(p, next);
+      const RowQueries queries(p, r);
+      search.find_blocks(p);
+      queries.store(shared);
+      publish_tiles();
+      expect_queries(p, next);
+      search.publish(p, shared, count + 1);  // with a barrier, behind which all queries are there
+    }
     const RowKeys& row = shared.rows[place_of(count)];
-    wait_barrier(shared.row_full(place_of(count)), parity_of(count));
-    wait_barrier(shared.queries_full(), count & 1U);
     const std::int32_t num_tiles = row.num_tiles;
     float factors[2] = {1, 1};
     if (num_tiles > 0) {
       own.make_row(p, row, n, factors);
     }
-    own.tell(shared.row_empty(place_of(count)));
     float sums[2][64] = {};
     own.sum_row(num_tiles, n + static_cast<unsigned>(num_tiles), sums);
     n += 2 * static_cast<unsigned>(num_tiles);
     finish_sums(p, r, own.group, factors, sums);
+    multiplying_barrier();  // products have read the probabilities: queries take their place
   }
 }
 
@@ -257,6 +271,9 @@ __global__ __launch_bounds__(kManyThreads, 1) void attend_many_kernel(const __gr
   ManyShared& shared = *reinterpret_cast<ManyShared*>(memory);
   if (threadIdx.x == 0) {
     shared.init_barriers();
+  }
+  if (threadIdx.x < kScaleCodes) {
+    shared.fp4_scales[threadIdx.x] = fp4_scale(threadIdx.x);
   }
   __syncthreads();
   begin_in_turn();

@@ -9,6 +9,7 @@
 
 #include "backends/cuda/kernels/cluster.cuh"
 #include "backends/cuda/kernels/gemm_operands.cuh"
+#include "backends/cuda/kernels/hopper.h"
 #include "backends/cuda/kernels/start.cuh"
 
 namespace deepinfer::cuda {
@@ -293,21 +294,12 @@ void launch_kind(const GemmParams& p, const ColumnTiles& tiles, int groups, cuda
   launch(p, tiles, groups, stream);
 }
 
-bool is_hopper() {
-  int device = 0;
-  int major = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  return major == 9;
-}
-
 }  // namespace
 }  // namespace hopper
 
 bool takes_warpgroups(WeightKind kind, int n, int k) {
-  static const bool is_there = hopper::is_hopper();
   // Codes in whole units; slices of bf16 in whole stages.
-  return is_there && (kind == WeightKind::bf16 ? k % 512 == 0 : k % 128 == 0 && n % kUnitRows == 0);
+  return runs_warpgroups() && (kind == WeightKind::bf16 ? k % 512 == 0 : k % 128 == 0 && n % kUnitRows == 0);
 }
 
 void launch_warpgroup_gemm(WeightKind kind, const GemmParams& p, const ColumnTiles& tiles, int groups, cudaStream_t stream) {

@@ -5,7 +5,7 @@
 
 namespace deepinfer::cuda {
 
-/// Multiprocessors of the current GPU if it is a Hopper GPU; 0 of others.
+/// Multiprocessors of the current GPU if it is a Hopper GPU, asked once; 0 of others.
 [[nodiscard]] inline int hopper_multiprocessors() {
   static const int count = [] {
     int device = 0;
@@ -18,5 +18,7 @@ namespace deepinfer::cuda {
   }();
   return count;
 }
+
+[[nodiscard]] inline bool runs_warpgroups() { return hopper_multiprocessors() != 0; }
 
 }  // namespace deepinfer::cuda

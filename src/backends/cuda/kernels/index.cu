@@ -7,20 +7,18 @@
 #include "backends/cuda/kernels/hopper.h"
 #include "backends/cuda/kernels/index_many.cuh"
 #include "backends/cuda/kernels/index_scores.cuh"
+#include "sampling/prefix.h"
 
 namespace deepinfer::cuda {
 namespace {
+
+using sampling::order_key;
 
 /// Threads of a block that selects: many where a row waits for it, few where several rows share a multiprocessor.
 constexpr int kMostSelectThreads = 1024;
 constexpr int kFewSelectThreads = 256;
 
-/// Order of floats as unsigned integers; -infinity is below every number.
-__device__ __forceinline__ unsigned order_of(float x) {
-  const unsigned bits = __float_as_uint(x == 0.0F ? 0.0F : x);
-  return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
-}
-constexpr unsigned kNever = 0x007FFFFFU;  // order_of(-infinity)
+constexpr unsigned kNever = 0x007FFFFFU;  // order_key(-infinity)
 
 enum class Selection : std::uint8_t { rows, blocks };
 
@@ -33,14 +31,14 @@ struct Competition {
 
   __device__ __forceinline__ unsigned order(std::int32_t i) const {
     if (block_size == 0) {
-      return order_of(scores[i]);
+      return order_key(scores[i]);
     }
     float best = kLowest;
     const std::int32_t end = min((i + 1) * block_size, visible);
     for (std::int32_t j = i * block_size; j < end; ++j) {
       best = fmaxf(best, scores[j]);
     }
-    return order_of(i + 1 == count ? INFINITY : best);
+    return order_key(i + 1 == count ? INFINITY : best);
   }
 };
 
@@ -344,7 +342,7 @@ void index_select(const IndexSelectParams& p, std::int64_t first_row, std::int64
   const auto grid = [&](std::int64_t row_blocks, std::int64_t blocks) {
     return dim3(static_cast<unsigned>(std::min(needed, std::max<std::int64_t>(1, blocks / row_blocks))), static_cast<unsigned>(row_blocks));
   };
-  if (hopper_multiprocessors() > 0 && many::takes(p)) {
+  if (runs_warpgroups() && many::takes(p)) {
     start(many::score_many_kernel,
           {.grid = grid((rows + many::kRows - 1) / many::kRows, kMultiprocessors * 2),
            .block = kScoreThreads,

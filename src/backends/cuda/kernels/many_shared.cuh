@@ -10,17 +10,17 @@
 namespace deepinfer::cuda::wide {
 
 inline constexpr std::int32_t kManyThreads = 512;  ///< two warpgroups that multiply, then two that decode
-inline constexpr std::int32_t kDecodingThreads = 256;
-inline constexpr std::int32_t kDecodingWarps = kDecodingThreads / 32;
-inline constexpr std::int32_t kMultiplyingWarps = 8;
+inline constexpr std::int32_t kMultiplyingThreads = 256;
+inline constexpr std::int32_t kMultiplyingWarps = kMultiplyingThreads / 32;
 inline constexpr std::int32_t kManyTiles = 10;  ///< 128 window places and 512 listed rows
 inline constexpr std::int32_t kManyPlaces = kManyTiles * kTileKeys;
-inline constexpr std::int32_t kOwnTiles = kManyTiles / 2;       ///< scored by a warpgroup
-inline constexpr std::int32_t kOwnColumns = kDim / 2;           ///< of the output, summed by a warpgroup
-inline constexpr std::int32_t kOutputColumns = 32;              ///< neighbours that a thread has of 128
+inline constexpr std::int32_t kOwnTiles = kManyTiles / 2;  ///< scored by a warpgroup
+inline constexpr std::int32_t kOwnColumns = kDim / 2;      ///< of the output, summed by a warpgroup
+inline constexpr std::int32_t kOutputColumns = 32;         ///< neighbours that a thread has of 128
 inline constexpr std::int32_t kQueryTiles = kDim / 64;
-inline constexpr std::int32_t kChunks = 4;                      ///< of a key, a lane has a quarter of each
+inline constexpr std::int32_t kChunks = 4;  ///< of a key, a lane has a quarter of each
 inline constexpr std::int32_t kChunkColumns = kDim / kChunks;
+inline constexpr std::int32_t kScaleCodes = 256;
 
 /// Where the keys of a row are.
 struct RowKeys {
@@ -30,38 +30,33 @@ struct RowKeys {
   std::int32_t num_tiles;
 };
 
-/// Dynamic shared memory of a block, nearly all that a multiprocessor has.
+/// Dynamic shared memory of a block, nearly all that a multiprocessor has: what does not fit into registers costs a way to the second-level
+/// cache.
 struct ManyShared {
   /// Queries [8 tiles of 64 values][head], then probabilities [10 tiles of 64 keys][head].
   std::uint8_t tiles[kManyTiles * kTileBytes];
   /// Two tiles of keys, [8 tiles of 64 values][key], values in the order of the queries.
   std::uint8_t keys[2][kQueryTiles * kTileBytes];
-  RowKeys rows[2];                ///< of the current row and the next
-  float peaks[2][kHeads];         ///< highest products of the tiles that a warpgroup scores
-  float denominators[2][kHeads];  ///< their sums of probabilities
-  std::uint64_t barriers[10];
+  RowKeys rows[2];                  ///< of the current row and the next
+  float peaks[2][kHeads];           ///< highest products of the tiles that a warpgroup scores
+  float denominators[2][kHeads];    ///< their sums of probabilities
+  unsigned fp4_scales[kScaleCodes]; ///< as decode_fp4() takes them
+  std::uint64_t barriers[6];
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   [[nodiscard]] __device__ std::uint32_t barrier(unsigned i) const { return shared_address(barriers) + i * sizeof(std::uint64_t); }
   /// A tile is decoded; it has been read.
   [[nodiscard]] __device__ std::uint32_t full(unsigned place) const { return barrier(place); }
   [[nodiscard]] __device__ std::uint32_t empty(unsigned place) const { return barrier(2 + place); }
-  /// The places of a row's keys are there; they have been read.
+  /// The places of a row's keys are there. They stay until all tiles of the row after have been read.
   [[nodiscard]] __device__ std::uint32_t row_full(unsigned place) const { return barrier(4 + place); }
-  [[nodiscard]] __device__ std::uint32_t row_empty(unsigned place) const { return barrier(6 + place); }
-  /// The queries are there; probabilities no longer stand where they go.
-  [[nodiscard]] __device__ std::uint32_t queries_full() const { return barrier(8); }
-  [[nodiscard]] __device__ std::uint32_t queries_empty() const { return barrier(9); }
 
   __device__ void init_barriers() const {
     for (unsigned place = 0; place < 2; ++place) {
       init_barrier(full(place), kTileParts);
       init_barrier(empty(place), kMultiplyingWarps);
       init_barrier(row_full(place), 1);
-      init_barrier(row_empty(place), kMultiplyingWarps);
     }
-    init_barrier(queries_full(), kDecodingWarps);
-    init_barrier(queries_empty(), kMultiplyingWarps);
     publish_barriers();
   }
 #endif
@@ -71,5 +66,13 @@ static_assert(sizeof(ManyShared) <= 227 * 1024);
 /// A row's tiles are decoded twice, for the scores and for the outputs; the n-th one of a block lies at place n % 2, whatever the row.
 __device__ __forceinline__ unsigned place_of(unsigned n) { return n % 2; }
 __device__ __forceinline__ unsigned parity_of(unsigned n) { return n / 2 % 2; }
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+__device__ __forceinline__ void store_pair(unsigned address, unsigned first, unsigned second) {
+  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(first), "r"(second) : "memory");
+}
+
+#endif
 
 }  // namespace deepinfer::cuda::wide

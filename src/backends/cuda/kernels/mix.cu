@@ -26,7 +26,7 @@ __host__ __device__ constexpr std::int32_t num_dots(std::int32_t streams) { retu
 __host__ __device__ constexpr std::int32_t num_sums(std::int32_t streams) { return num_dots(streams) + 1; }
 
 /// c += a b in double precision: a 16 x 16, b 16 x 8. Lane l, g = l / 4, t = l % 4, holds a[g + 8 i][t + 4 j] at 2 j + i, b[t + 4 j][g] at
-/// j, c[g + 8 i][2 t + j] at 2 i + j. Smaller products have a quarter of the rate on Hopper.
+/// j, c[g + 8 i][2 t + j] at 2 i + j. Smaller products are slower on Hopper: 64 rows took 26 us with 8 x 8 x 4, 16 us with these.
 __device__ __forceinline__ void multiply(double (&c)[4], const double (&a)[8], const double (&b)[4]) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5,%6,%7,%8,%9,%10,%11}, {%12,%13,%14,%15}, {%0,%1,%2,%3};"
@@ -142,8 +142,9 @@ __device__ __forceinline__ const bf16* existing_row(const MixParams& p, std::int
   return row_at(p.h, min(row, static_cast<std::int64_t>(p.num_rows) - 1), static_cast<std::int64_t>(p.streams) * p.hidden);
 }
 
-/// Part `part` of the dot products [first_dot, first_dot + kDots) and of the squares of kRowTiles * kTileRows rows, to partials[row][kDots +
-/// 1]. Rows and dot products behind the last one repeat it. kAhead: groups of columns that are loaded before the first is used.
+/// Part `part` of the dot products [first_dot, first_dot + kDots) and of the squares of kRowTiles * kTileRows rows, to
+/// partials[row][kDots + 1]. Rows and dot products behind the last one repeat it. kAhead: groups of columns that are loaded before the first
+/// is used.
 template <std::int32_t kRowTiles, std::int32_t kAhead>
 __device__ void sum_part(const MixParams& p, std::int32_t part, std::int64_t first_row, std::int32_t first_dot, double* partials) {
   const std::int32_t width = p.streams * p.hidden;
@@ -253,7 +254,8 @@ __device__ __forceinline__ void sinkhorn(double (&matrix)[kMost][kMost], std::in
 /// kMost neighbouring lanes a row: lane i brings what belongs to stream i, then each has the whole matrix. All lanes of a warp take part;
 /// those without a row of their own repeat another.
 template <std::int32_t kMost>
-__device__ __forceinline__ void finish_row(const MixParams& p, std::int64_t r, const double* totals, const float* base, const float* scale) {
+__device__ __forceinline__ void finish_row(const MixParams& p, std::int64_t r, const double* totals, const float* base,
+                                           const float* scale) {
   const std::int32_t streams = kMost == kUsualStreams ? kUsualStreams : p.streams;
   const double inverse = 1.0 / sqrt(totals[num_dots(streams)] / (streams * p.hidden) + p.norm_eps);
   const auto lane = static_cast<std::int32_t>(threadIdx.x % kMost);
@@ -370,8 +372,8 @@ __global__ __launch_bounds__(kBlockThreads, kRowTiles == 1 || kMost > kUsualStre
 }
 
 // --- many rows ----------------------------------------------------------------------------------------------------
-// Half of a block's warps multiply, each for a tile of rows; the other half brings fn to shared memory, in double precision and in the order
-// of the products. Work goes in rounds, none of which reaches over a part.
+// Half of a block's warps multiply, each for a tile of rows; the other half brings fn to shared memory, in double precision and in the
+// order of the products. Work goes in rounds, none of which reaches over a part.
 
 constexpr std::int32_t kManyWarps = kWarps / 2;
 constexpr std::int32_t kManyRows = kManyWarps * kTileRows;
@@ -538,15 +540,17 @@ void launch_mix(const MixParams& p, cudaStream_t stream) {
 
 void mix(const MixParams& p, cudaStream_t stream) {
   constexpr std::int32_t kFewRows = 64;  // clusters of one tile still run side by side; each reads all of fn
-  constexpr std::int32_t kMostClusterRows = 3000;  // above, a block with all parts of its rows leaves few multiprocessors idle
+  // Blocks of mix_many_kernel() take one time whatever their number while there is a multiprocessor of a Hopper GPU for each; clusters take
+  // as long for so many rows.
+  constexpr std::int32_t kManyAtOnce = 132;
+  constexpr std::int32_t kClusterRows = 6500;
+  const std::int32_t blocks = (p.num_rows + kManyRows - 1) / kManyRows;
   if (p.num_rows <= kFewRows) {
     launch_mix<1>(p, stream);
-  } else if (p.num_rows <= kMostClusterRows || p.streams != kUsualStreams) {
+  } else if (p.num_rows <= (blocks + kManyAtOnce - 1) / kManyAtOnce * kClusterRows || p.streams != kUsualStreams) {
     launch_mix<2>(p, stream);
   } else {
-    start(mix_many_kernel,
-          {.grid = dim3(static_cast<unsigned>((p.num_rows + kManyRows - 1) / kManyRows)), .block = kBlockThreads, .shared_bytes = kManyBytes},
-          stream, p);
+    start(mix_many_kernel, {.grid = dim3(static_cast<unsigned>(blocks)), .block = kBlockThreads, .shared_bytes = kManyBytes}, stream, p);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "backends/cuda/kernels/packed_order.cuh"
 #include "backends/cuda/kernels/row_vectors.cuh"
 #include "backends/cuda/kernels/start.cuh"
+#include "sampling/prefix.h"
 
 namespace deepinfer::cuda {
 namespace {
@@ -20,20 +21,14 @@ constexpr int kMaxExperts = kSortThreads;
 
 __device__ double softplus(double x) { return fmax(x, 0.0) + log1p(exp(-fabs(x))); }
 
-/// Orders floats as integers; -0, which no score is, below 0. 0: below every value.
-__device__ unsigned order_of(float x) {
-  const unsigned bits = __float_as_uint(x);
-  return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
-}
-
 /// The best of a lane's experts lane, lane + 32, …: larger value first, then the smaller id.
 struct LaneBest {
-  unsigned order = 0;
+  unsigned order = 0;  ///< below that of every value
   std::int32_t id = INT32_MAX;
 
   __device__ LaneBest(const float* values, std::int32_t count, unsigned chosen) {
     for (std::int32_t e = static_cast<std::int32_t>(threadIdx.x); e < count; e += 32) {
-      const unsigned own = order_of(values[e]);
+      const unsigned own = sampling::order_key(values[e]);
       if ((chosen >> e / 32 & 1U) == 0 && own > order) {
         order = own;
         id = e;
