@@ -20,14 +20,21 @@ namespace {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-constexpr int kMultiplyRegisters = 184;
-constexpr int kDecodeRegisters = 72;
+constexpr int kMultiplyRegisters = 176;
+constexpr int kDecodeRegisters = 80;
 
 /// Four 8 x 8 matrices as they lie: lanes 0-7, 8-15, 16-23, 24-31 give where the rows go.
 __device__ __forceinline__ void store_matrices(unsigned row, const unsigned (&matrices)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(row), "r"(matrices[0]), "r"(matrices[1]),
                "r"(matrices[2]), "r"(matrices[3])
                : "memory");
+}
+
+/// In a register of its own, so that those of a product become free.
+__device__ __forceinline__ float moved(float x) {
+  float out = 0;
+  asm volatile("mov.b32 %0, %1;" : "=f"(out) : "f"(x));
+  return out;
 }
 
 /// A thread of a warpgroup that multiplies. Scores and sums lie as products leave them: rows are heads.
@@ -46,9 +53,10 @@ struct Multiplier {
     }
   }
 
-  /// Half of the scores of a warpgroup's first tile, behind the queries where its last probabilities will lie; j of the lane: 128 j on.
-  [[nodiscard]] __device__ __forceinline__ float* stash() const {
-    return reinterpret_cast<float*>(shared.tiles + (kManyTiles - 2 + group) * kTileBytes) + threadIdx.x % kGroupThreads - 16 * kGroupThreads;
+  /// Score j of a thread's first tile: as many as fit into registers stay there.
+  [[nodiscard]] __device__ __forceinline__ float& stash(int j) const {
+    auto* behind_queries = reinterpret_cast<float*>(shared.tiles + (kManyTiles - 2 + group) * kTileBytes);
+    return behind_queries[j * kGroupThreads + static_cast<std::int32_t>(threadIdx.x % kGroupThreads)];
   }
 
   /// Products of the block's n-th tile with the queries; the other warpgroup does not read it.
@@ -89,11 +97,20 @@ struct Multiplier {
     }
   }
 
+  /// Scores of the row's tile `tile`, whose first is the block's n-th, and the highest of each of the lane's heads.
+  __device__ __forceinline__ void score_tile(const RowKeys& row, std::int32_t tile, unsigned n, float (&scores)[32], float (&highest)[2]) const {
+    score(n + static_cast<unsigned>(tile), scores);
+    mask(row, tile, scores);
+#pragma unroll
+    for (int j = 0; j < 32; ++j) {
+      highest[j / 2 % 2] = fmaxf(highest[j / 2 % 2], scores[j]);  // skips NaN, which comes through its probability
+    }
+  }
+
   /// Scores to probabilities, in shared memory; adds them to the denominator of head + t / 2 * 8, sums over parts of 16 keys that come by
   /// the tree of attention_wide.cu: keys 8 apart, then those 4, 2 and 1 places apart.
   __device__ __forceinline__ void make_probabilities(std::int32_t tile, const float (&base)[2], const float (&scores)[32],
                                                      float& denominator) const {
-#pragma unroll
     const unsigned out = shared_address(shared.tiles + tile * kTileBytes);
     float halves[4][2];  // of the head that stays here
 #pragma unroll
@@ -133,25 +150,27 @@ struct Multiplier {
 
   /// Scores of a row to probabilities; ends with a barrier. factors: what the sums of the lane's heads are multiplied with.
   __device__ __forceinline__ void make_row(const AttendParams& p, const RowKeys& row, unsigned n, float (&factors)[2]) const {
-    float scores[kOwnTiles][32];
-    float highest[2] = {-INFINITY, -INFINITY};
     const std::int32_t num_tiles = row.num_tiles;
+    float highest[2] = {-INFINITY, -INFINITY};
+    float kept[32 - kStashed] = {};  // of the first tile
+    if (group < num_tiles) {
+      float scores[32];
+      score_tile(row, group, n, scores, highest);
 #pragma unroll
-    for (int i = 0; i < kOwnTiles; ++i) {
-      const std::int32_t tile = 2 * i + group;
+      for (int j = 0; j < kStashed; ++j) {
+        stash(j) = scores[j];
+      }
+#pragma unroll
+      for (int j = kStashed; j < 32; ++j) {
+        kept[j - kStashed] = moved(scores[j]);
+      }
+    }
+    float scores[kOwnTiles - 1][32];
+#pragma unroll
+    for (int i = 0; i < kOwnTiles - 1; ++i) {
+      const std::int32_t tile = 2 * (i + 1) + group;
       if (tile < num_tiles) {
-        score(n + static_cast<unsigned>(tile), scores[i]);
-        mask(row, tile, scores[i]);
-#pragma unroll
-        for (int j = 0; j < 32; ++j) {
-          highest[j / 2 % 2] = fmaxf(highest[j / 2 % 2], scores[i][j]);  // skips NaN, which comes through its probability
-        }
-        if (i == 0) {  // as many scores as fit into registers stay there
-#pragma unroll
-          for (int j = 16; j < 32; ++j) {
-            stash()[j * kGroupThreads] = scores[i][j];
-          }
-        }
+        score_tile(row, tile, n, scores[i], highest);
       } else {  // so that the compiler does not keep registers for them from row to row
 #pragma unroll
         for (float& score : scores[i]) {
@@ -171,16 +190,18 @@ struct Multiplier {
     const float base[2] = {base_of(fmaxf(shared.peaks[0][head], shared.peaks[1][head])),
                            base_of(fmaxf(shared.peaks[0][head + 8], shared.peaks[1][head + 8]))};
     float denominator = 0;
+    if (group < num_tiles) {
+      float first[32];
 #pragma unroll
-    for (int i = 0; i < kOwnTiles; ++i) {
-      const std::int32_t tile = 2 * i + group;
+      for (int j = 0; j < 32; ++j) {
+        first[j] = j < kStashed ? stash(j) : kept[j - kStashed];
+      }
+      make_probabilities(group, base, first, denominator);
+    }
+#pragma unroll
+    for (int i = 0; i < kOwnTiles - 1; ++i) {
+      const std::int32_t tile = 2 * (i + 1) + group;
       if (tile < num_tiles) {
-        if (i == 0) {
-#pragma unroll
-          for (int j = 16; j < 32; ++j) {
-            scores[i][j] = stash()[j * kGroupThreads];
-          }
-        }
         make_probabilities(tile, base, scores[i], denominator);
       }
     }
@@ -235,12 +256,18 @@ __device__ __forceinline__ void multiply_rows_of_block(const AttendParams& p, Ma
     search.find_blocks(p);
     search.publish(p, shared, 0);
   }
-  unsigned count = 0;  // of rows
-  unsigned n = 0;      // of tiles
+  unsigned state = 0;  // four times the rows before, and the tiles before, always an even number, of which two bits matter: one register
 #pragma unroll 1
-  for (std::int64_t r = blockIdx.x; r < p.rows.num_rows; r += gridDim.x, ++count) {
+  while (true) {
+    const unsigned count = state / 4;
+    const unsigned n = state % 4;
+    const std::int32_t r = static_cast<std::int32_t>(blockIdx.x + count * gridDim.x);
+    if (r >= p.rows.num_rows) {
+      break;
+    }
     {
-      const std::int64_t next = r + gridDim.x < p.rows.num_rows ? r + gridDim.x : r;
+      const std::int32_t after = r + static_cast<std::int32_t>(gridDim.x);
+      const std::int32_t next = after < p.rows.num_rows ? after : r;
       RowSearch search(p, next);
       const RowQueries queries(p, r);
       search.find_blocks(p);
@@ -257,7 +284,7 @@ __device__ __forceinline__ void multiply_rows_of_block(const AttendParams& p, Ma
     }
     float sums[2][64] = {};
     own.sum_row(num_tiles, n + static_cast<unsigned>(num_tiles), sums);
-    n += 2 * static_cast<unsigned>(num_tiles);
+    state = (count + 1) * 4 + (n + 2 * static_cast<unsigned>(num_tiles)) % 4;
     finish_sums(p, r, own.group, factors, sums);
     multiplying_barrier();  // products have read the probabilities: queries take their place
   }
@@ -292,7 +319,7 @@ __global__ __launch_bounds__(kManyThreads, 1) void attend_many_kernel(const __gr
 
 bool attend_many(const AttendParams& p, cudaStream_t stream) {
   const int multiprocessors = hopper_multiprocessors();
-  if (multiprocessors == 0 || places_of(p).all > wide::kManyPlaces || p.rope_dim % wide::kOutputColumns != 0) {
+  if (multiprocessors == 0 || places_of(p).all > wide::kManyPlaces || p.rope_dim != wide::kTurned) {
     return false;
   }
   start(wide::attend_many_kernel,

@@ -10,6 +10,13 @@ namespace deepinfer::cuda::wide {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
+/// Lane t = lane % 4 of two keys of a tile, 8 apart; neighbours in a half warp are two keys apart, so that their stores meet other banks.
+__device__ __forceinline__ std::int32_t own_key() {
+  return static_cast<std::int32_t>(threadIdx.x % kGroupThreads / 32 * 16 + threadIdx.x / 4 % 4 * 2 + threadIdx.x / 16 % 2);
+}
+/// Which of two tiles the warpgroup decodes, and where.
+__device__ __forceinline__ unsigned own_place() { return threadIdx.x / kGroupThreads % 2; }
+
 /// What a thread loads at once: its part of a key in FP4, of half a key in FP8. Of 128 columns, a chunk, lane t of a key has
 /// [32 t, 32 t + 32); it has the scales of chunk t for all four lanes.
 struct KeyPiece {
@@ -51,59 +58,63 @@ struct KeyPiece {
   }
 };
 
-/// The pieces of a warpgroup, one after the other: tiles n % 2 == place of all rows, twice each, halves of window tiles.
-struct PieceCursor {
-  std::int32_t row, tile, num_tiles = 0;
-  unsigned count = ~0U;     ///< of rows before
-  bool is_summing = true;   ///< the second time
+/// The pieces of a warpgroup, one after the other: tiles n % 2 == place of all rows, twice each, halves of window tiles. Few registers.
+class PieceCursor {
+ public:
   bool is_window = false;
   int half = 1;
-  const std::uint8_t* records[2];  ///< of the thread's keys
 
-  __device__ PieceCursor(std::int32_t place) : row(static_cast<std::int32_t>(blockIdx.x) - static_cast<std::int32_t>(gridDim.x)), tile(place - 2) {}
+  __device__ PieceCursor() : tile_(static_cast<std::int32_t>(own_place()) - 2) {}
 
   /// The next piece. False: there is none.
-  __device__ __forceinline__ bool advance(const AttendParams& p, const ManyShared& shared, std::int32_t key) {
+  __device__ __forceinline__ bool advance(const AttendParams& p, const ManyShared& shared) {
     if (is_window && half == 0) {
       half = 1;
       return true;
     }
-    tile += 2;
-    while (tile >= num_tiles) {
-      tile -= num_tiles;
-      if (is_summing) {
-        row += static_cast<std::int32_t>(gridDim.x);
-        if (row >= p.rows.num_rows) {
+    tile_ += 2;
+    while (tile_ >= num_tiles_) {
+      tile_ -= num_tiles_;
+      ++times_;
+      if (times_ % 2 == 0) {
+        const unsigned count = times_ / 2;
+        if (blockIdx.x + count * gridDim.x >= static_cast<unsigned>(p.rows.num_rows)) {
           return false;
         }
-        ++count;
         wait_barrier(shared.row_full(place_of(count)), parity_of(count));
-        num_tiles = shared.rows[place_of(count)].num_tiles;
+        num_tiles_ = shared.rows[place_of(count)].num_tiles;
       }
-      is_summing = !is_summing;
     }
-    const RowKeys& keys = shared.rows[place_of(count)];
-    const std::int32_t first = keys.first_place[tile];
+    const RowKeys& keys = shared.rows[place_of(times_ / 2)];
+    const std::int32_t first = keys.first_place[tile_];
     is_window = first < places_of(p).window;
     half = 0;
-    records[0] = keys.records[first + key];
-    records[1] = keys.records[first + key + 8];
+    records_ = shared_address(keys.records + first + own_key());
     return true;
   }
+  /// Of the thread's key and the one 8 further; null: the place is empty.
+  template <int kKey>
+  [[nodiscard]] __device__ __forceinline__ const std::uint8_t* record(const AttendParams& p) const {
+    std::int32_t row = 0;
+    asm volatile("ld.shared.b32 %0, [%1+%2];" : "=r"(row) : "r"(records_), "n"(kKey * 8 * sizeof(row)) : "memory");
+    return is_window ? window_record_at(p, row) : compressed_record_at(p, row);
+  }
+
+ private:
+  std::int32_t tile_, num_tiles_ = 0;
+  unsigned times_ = ~0U;  ///< of going through a row: rows before, twice each, and one more the second time
+  unsigned records_ = 0;
 };
 
-/// Lane t = lane % 4 of two keys of a tile, 8 apart; neighbours in a half warp are two keys apart, so that their stores meet other banks.
+/// Decodes pieces to shared memory.
 struct Decoder {
-  ManyShared& shared;
-  unsigned place;
-  std::int32_t key;
+  const ManyShared& shared;
   unsigned first;  ///< where the lane's first values of its first key go
 
-  __device__ explicit Decoder(ManyShared& memory) : shared(memory), place(threadIdx.x / kGroupThreads % 2) {
-    const unsigned lane = threadIdx.x % 32;
-    key = static_cast<std::int32_t>(threadIdx.x % kGroupThreads / 32 * 16 + lane / 4 % 4 * 2 + lane / 16);
-    first = shared_address(shared.keys[place]) + static_cast<unsigned>(tile_offset(key, static_cast<std::int32_t>(lane % 4 / 2))) + lane % 2 * 8;
-  }
+  __device__ explicit Decoder(const ManyShared& memory)
+      : shared(memory),
+        first(shared_address(memory.keys[own_place()]) +
+              static_cast<unsigned>(tile_offset(own_key(), static_cast<std::int32_t>(threadIdx.x % 4 / 2))) + threadIdx.x % 2 * 8) {}
 
   /// Eight values of step kStep of a chunk whose tiles begin `offset` bytes on: two products take four each.
   template <int kOffset, int kStep>
@@ -169,36 +180,36 @@ struct Decoder {
 /// Decodes all rows of the block.
 __device__ __forceinline__ void decode_rows(const AttendParams& p, ManyShared& shared) {
   const Decoder decoder(shared);
-  PieceCursor cursor(static_cast<std::int32_t>(decoder.place));
+  PieceCursor cursor;
   KeyPiece first;
   KeyPiece second;
-  bool is_left = cursor.advance(p, shared, decoder.key);
+  bool is_left = cursor.advance(p, shared);
   if (is_left) {
-    first.load(cursor.records[0], cursor.is_window, 0);
-    second.load(cursor.records[1], cursor.is_window, 0);
+    first.load(cursor.record<0>(p), cursor.is_window, 0);
+    second.load(cursor.record<1>(p), cursor.is_window, 0);
   }
   unsigned count = 0;  // of the warpgroup's tiles
 #pragma unroll 1
   while (is_left) {
     const bool is_window = cursor.is_window;
     const int half = cursor.half;
-    is_left = cursor.advance(p, shared, decoder.key);
+    is_left = cursor.advance(p, shared);
     if (half == 0) {
-      wait_barrier(shared.empty(decoder.place), (count & 1U) ^ 1U);
+      wait_barrier(shared.empty(own_place()), (count & 1U) ^ 1U);
     }
     decoder.decode<0>(first, is_window, half);
     if (is_left) {
-      first.load(cursor.records[0], cursor.is_window, cursor.half);
+      first.load(cursor.record<0>(p), cursor.is_window, cursor.half);
     }
     decoder.decode<1>(second, is_window, half);
     if (is_left) {
-      second.load(cursor.records[1], cursor.is_window, cursor.half);
+      second.load(cursor.record<1>(p), cursor.is_window, cursor.half);
     }
     if (!is_window || half == 1) {
       publish_tiles();
       __syncwarp();
       if (threadIdx.x % 32 == 0) {
-        arrive(shared.full(decoder.place));
+        arrive(shared.full(own_place()));
       }
       ++count;
     }

@@ -42,25 +42,34 @@ __device__ __forceinline__ void store_q8_columns(const unsigned (&pairs)[16], st
 /// All heads of row r, columns of warpgroup `group`.
 __device__ __forceinline__ void finish_sums(const AttendParams& p, std::int64_t r, std::int32_t group, const float (&factors)[2],
                                             const float (&sums)[2][64]) {
-  const std::int32_t first_turned = kDim - p.rope_dim;
+  constexpr std::int32_t kFirstTurned = kDim - kTurned;
 #pragma unroll
   for (int part = 0; part < 4; ++part) {
     const int half = part % 2;
     const int block = part / 2;  // of 128 columns
     const std::int64_t line = r * kHeads + threadIdx.x % kGroupThreads / 32 * 16 + threadIdx.x % 32 / 4 + half * 8;
-    const std::int32_t column = group * kOwnColumns + block * 128 + static_cast<std::int32_t>(threadIdx.x % 4) * 32;
+    // Of the pairs (q, q + 4) of eight columns a lane of products has those of odd or even q, of two times 32 columns (store() of many_keys.cuh):
+    // neighbours exchange, the even one takes the first 32.
+    const bool is_odd = threadIdx.x % 2 != 0;
+    const std::int32_t column = group * kOwnColumns + block * 128 + (is_odd ? 64 : 0) + static_cast<std::int32_t>(threadIdx.x % 4 / 2) * 32;
     unsigned pairs[16];
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-      const float* from = sums[block] + step * 16 + half * 2;  // columns i and i + 4 lie side by side
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        pairs[step * 4 + 2 * i] = bf16_pair(from[i] * factors[half], from[4 + i] * factors[half]);
-        pairs[step * 4 + 2 * i + 1] = bf16_pair(from[8 + i] * factors[half], from[12 + i] * factors[half]);
+      for (int product = 0; product < 2; ++product) {
+        const float* from = sums[block] + step * 16 + product * 8 + half * 2;
+        const unsigned first = bf16_pair(from[0] * factors[half], from[1] * factors[half]);
+        const unsigned second = bf16_pair(from[4] * factors[half], from[5] * factors[half]);
+        const unsigned own = is_odd ? second : first;
+        const unsigned other = __shfl_xor_sync(kWholeWarp, is_odd ? first : second, 1);
+        const unsigned even = is_odd ? other : own;
+        const unsigned odd = is_odd ? own : other;
+        pairs[step * 4 + product] = __byte_perm(even, odd, 0x5410);
+        pairs[step * 4 + 2 + product] = __byte_perm(even, odd, 0x7632);
       }
     }
-    if (column >= first_turned) {  // for all 32 columns
-      const std::int64_t place = r * (p.rope_dim / 2) + (column - first_turned) / 2;
+    if (column >= kFirstTurned) {  // for all 32 columns
+      const std::int64_t place = r * (kTurned / 2) + (column - kFirstTurned) / 2;
       float4 cos[4];
       float4 sin[4];
 #pragma unroll

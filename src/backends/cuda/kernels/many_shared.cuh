@@ -17,14 +17,16 @@ inline constexpr std::int32_t kManyPlaces = kManyTiles * kTileKeys;
 inline constexpr std::int32_t kOwnTiles = kManyTiles / 2;  ///< scored by a warpgroup
 inline constexpr std::int32_t kOwnColumns = kDim / 2;      ///< of the output, summed by a warpgroup
 inline constexpr std::int32_t kOutputColumns = 32;         ///< neighbours that a thread has of 128
+inline constexpr std::int32_t kTurned = 64;                ///< last values of a head, which have a rotation
 inline constexpr std::int32_t kQueryTiles = kDim / 64;
 inline constexpr std::int32_t kChunks = 4;  ///< of a key, a lane has a quarter of each
 inline constexpr std::int32_t kChunkColumns = kDim / kChunks;
 inline constexpr std::int32_t kScaleCodes = 256;
+inline constexpr int kStashed = 16;  ///< scores of a thread's first tile that wait where the warpgroup's last probabilities will lie
 
 /// Where the keys of a row are.
 struct RowKeys {
-  const std::uint8_t* records[kManyPlaces];
+  std::int32_t records[kManyPlaces];     ///< as KeyTable gives their rows
   unsigned taken[kManyPlaces / 32];      ///< a bit for each place
   std::int32_t first_place[kManyTiles];  ///< of the tiles that hold keys
   std::int32_t num_tiles;
@@ -40,7 +42,7 @@ struct ManyShared {
   RowKeys rows[2];                  ///< of the current row and the next
   float peaks[2][kHeads];           ///< highest products of the tiles that a warpgroup scores
   float denominators[2][kHeads];    ///< their sums of probabilities
-  unsigned fp4_scales[kScaleCodes]; ///< as decode_fp4() takes them
+  unsigned fp4_scales[kScaleCodes];  ///< as decode_fp4() takes them
   std::uint64_t barriers[6];
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
