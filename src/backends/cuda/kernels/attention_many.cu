@@ -241,9 +241,7 @@ struct Multiplier {
       }
     }
     wait_products<0>();
-    if (num_tiles > 0) {
-      tell(shared.empty(place_of(n + static_cast<unsigned>(num_tiles) - 1)));
-    }
+    tell(shared.empty(place_of(n + static_cast<unsigned>(num_tiles) - 1)));
     take_sums(sums[0]);
     take_sums(sums[1]);
   }
@@ -278,10 +276,8 @@ __device__ __forceinline__ void multiply_rows_of_block(const AttendParams& p, Ma
     }
     const RowKeys& row = shared.rows[place_of(count)];
     const std::int32_t num_tiles = row.num_tiles;
-    float factors[2] = {1, 1};
-    if (num_tiles > 0) {
-      own.make_row(p, row, n, factors);
-    }
+    float factors[2];
+    own.make_row(p, row, n, factors);
     float sums[2][64] = {};
     own.sum_row(num_tiles, n + static_cast<unsigned>(num_tiles), sums);
     state = (count + 1) * 4 + (n + 2 * static_cast<unsigned>(num_tiles)) % 4;

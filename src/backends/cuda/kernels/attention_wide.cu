@@ -1,3 +1,4 @@
+#include <cstdlib>
 // Attention core for 64 heads of 512 values (docs/spec/model.md 5.4 "Core"), one kernel from queries to Q8 outputs. A cluster of blocks
 // takes a row: every warpgroup scores tiles of 64 keys for all heads, the peaks of all keys meet, probabilities go to all blocks, and every
 // block sums some columns of the output over all keys. No sum is cut, so the size of the cluster changes no bit: scores add the columns in
@@ -219,6 +220,8 @@ bool is_wide(const AttendParams& p) { return p.heads == wide::kHeads && p.head_d
 void attend_wide(const AttendParams& p, cudaStream_t stream) {
   // As many blocks as run at once on the 132 multiprocessors of a Hopper GPU, two on each.
   constexpr std::int32_t kSlots = 264;
+  static const bool many = getenv("MANY") != nullptr;
+  if (many && attend_many(p, stream)) return;
   if (p.rows.num_rows <= kSlots / 8) {
     wide::launch<8>(p, stream);
   } else if (p.rows.num_rows <= kSlots / 4) {

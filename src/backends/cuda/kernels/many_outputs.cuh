@@ -39,19 +39,27 @@ __device__ __forceinline__ void store_q8_columns(const unsigned (&pairs)[16], st
   *scale_code = scale;
 }
 
+/// threadIdx.x, asked for where it is used: what follows from it takes no registers during products.
+__device__ __forceinline__ std::int32_t own_thread() {
+  std::int32_t out = 0;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(out));
+  return out;
+}
+
 /// All heads of row r, columns of warpgroup `group`.
 __device__ __forceinline__ void finish_sums(const AttendParams& p, std::int64_t r, std::int32_t group, const float (&factors)[2],
                                             const float (&sums)[2][64]) {
+  const std::int32_t thread = own_thread();
   constexpr std::int32_t kFirstTurned = kDim - kTurned;
 #pragma unroll
   for (int part = 0; part < 4; ++part) {
     const int half = part % 2;
     const int block = part / 2;  // of 128 columns
-    const std::int64_t line = r * kHeads + threadIdx.x % kGroupThreads / 32 * 16 + threadIdx.x % 32 / 4 + half * 8;
+    const std::int64_t line = r * kHeads + thread % kGroupThreads / 32 * 16 + thread % 32 / 4 + half * 8;
     // Of the pairs (q, q + 4) of eight columns a lane of products has those of odd or even q, of two times 32 columns (store() of many_keys.cuh):
     // neighbours exchange, the even one takes the first 32.
-    const bool is_odd = threadIdx.x % 2 != 0;
-    const std::int32_t column = group * kOwnColumns + block * 128 + (is_odd ? 64 : 0) + static_cast<std::int32_t>(threadIdx.x % 4 / 2) * 32;
+    const bool is_odd = thread % 2 != 0;
+    const std::int32_t column = group * kOwnColumns + block * 128 + (is_odd ? 64 : 0) + thread % 4 / 2 * 32;
     unsigned pairs[16];
 #pragma unroll
     for (int step = 0; step < 4; ++step) {

@@ -48,11 +48,11 @@ class RowSearch {
     if (threadIdx.x < 32) {
       const bool is_taken = lane < places.all / kTileKeys && (row.taken[2 * lane] | row.taken[2 * lane + 1]) != 0;
       const unsigned tiles = __ballot_sync(kWholeWarp, is_taken);
-      if (is_taken) {
+      if (is_taken || (tiles == 0 && lane == 0)) {
         row.first_place[__popc(tiles & ((1U << lane) - 1U))] = lane * kTileKeys;
       }
       if (lane == 0) {
-        row.num_tiles = __popc(tiles);
+        row.num_tiles = tiles == 0 ? 1 : __popc(tiles);
       }
       __syncwarp();
       if (lane == 0) {

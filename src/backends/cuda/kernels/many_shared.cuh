@@ -29,7 +29,7 @@ struct RowKeys {
   std::int32_t records[kManyPlaces];     ///< as KeyTable gives their rows
   unsigned taken[kManyPlaces / 32];      ///< a bit for each place
   std::int32_t first_place[kManyTiles];  ///< of the tiles that hold keys
-  std::int32_t num_tiles;
+  std::int32_t num_tiles;                ///< at least one, empty or not: who decodes looks one row ahead and no further
 };
 
 /// Dynamic shared memory of a block, nearly all that a multiprocessor has: what does not fit into registers costs a way to the second-level
@@ -71,8 +71,9 @@ __device__ __forceinline__ unsigned parity_of(unsigned n) { return n / 2 % 2; }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
+/// To a tile. Loads may move across it: tiles are read by products alone.
 __device__ __forceinline__ void store_pair(unsigned address, unsigned first, unsigned second) {
-  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(first), "r"(second) : "memory");
+  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(first), "r"(second));
 }
 
 #endif
