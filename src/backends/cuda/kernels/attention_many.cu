@@ -20,8 +20,8 @@ namespace {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-constexpr int kMultiplyRegisters = 176;
-constexpr int kDecodeRegisters = 80;
+constexpr int kMultiplyRegisters = 184;
+constexpr int kDecodeRegisters = 72;
 
 /// Four 8 x 8 matrices as they lie: lanes 0-7, 8-15, 16-23, 24-31 give where the rows go.
 __device__ __forceinline__ void store_matrices(unsigned row, const unsigned (&matrices)[4]) {
@@ -61,27 +61,31 @@ struct Multiplier {
 
   /// Products of the block's n-th tile with the queries; the other warpgroup does not read it.
   __device__ __forceinline__ void score(unsigned n, float (&scores)[32]) const {
+    constexpr int kProducts = kDim / 16;
 #pragma unroll
     for (float& score : scores) {
       score = 0;
     }
-    const unsigned queries = shared_address(shared.tiles);
-    const unsigned keys = shared_address(shared.keys[place_of(n)]);
-    wait_barrier(shared.full(place_of(n)), parity_of(n));
-    begin_products();
+    const std::uint64_t queries = tile_descriptor(shared_address(shared.tiles), kPieceBytes);
+    const std::uint64_t keys = tile_descriptor(shared_address(shared.keys[place_of(n)]), kPieceBytes);
 #pragma unroll
-    for (int product = 0; product < kDim / 16; ++product) {
-      const auto tile = static_cast<unsigned>(product / 4 * kTileBytes);
-      multiply_rows(scores, queries + tile, keys + tile, product % 4);
+    for (unsigned product = 0; product < kProducts; ++product) {
+      if (product % (kProducts / 2) == 0) {
+        wait_barrier(shared.full(product / (kProducts / 2), place_of(n)), parity_of(n));
+        begin_products();
+      }
+      const unsigned at = (product / 4 * kTileBytes + product % 4 * 2 * kPieceBytes) / 16;
+      issue_product_by_rows(scores, queries + at, keys + at);
+      if (product == kProducts / 2 - 1) {
+        end_products();
+      }
     }
     end_products();
+    wait_products<1>();
+    tell(shared.empty(0, place_of(n)));
     wait_products<0>();
     take_sums(scores);
-    __syncwarp();
-    if (lane == 0) {
-      arrive(shared.empty(place_of(n)));
-      arrive(shared.empty(place_of(n)));  // for the other one too
-    }
+    tell(shared.empty(1, place_of(n)));
   }
 
   /// -infinity for empty places.
@@ -217,31 +221,34 @@ struct Multiplier {
     }
   }
 
-  /// sums += P key over all tiles, the first of which is the block's n-th.
+  /// sums += P key over all tiles, the first of which is the block's n-th, for the warpgroup's half of the columns.
   __device__ __forceinline__ void sum_row(std::int32_t num_tiles, unsigned n, float (&sums)[2][64]) const {
+    constexpr unsigned kBlockBytes = kHalfBytes / 2;  ///< of keys, for one of both sums
+    const auto half = static_cast<unsigned>(group);
+    std::uint64_t probabilities = tile_descriptor(shared_address(shared.tiles), kPieceBytes);
+    const std::uint64_t keys = tile_descriptor(shared_address(shared.keys[0]) + half * kHalfBytes, kTileBytes);
 #pragma unroll 1
     for (std::int32_t tile = 0; tile < num_tiles; ++tile) {
       const unsigned own = n + static_cast<unsigned>(tile);
-      const unsigned probabilities = shared_address(shared.tiles + tile * kTileBytes);
-      const unsigned values = shared_address(shared.keys[place_of(own)]) + static_cast<unsigned>(group * (kOwnColumns / 64) * kTileBytes);
-      wait_barrier(shared.full(place_of(own)), parity_of(own));
+      const std::uint64_t values = keys + place_of(own) * (2 * kHalfBytes / 16);
+      wait_barrier(shared.full(half, place_of(own)), parity_of(own));
       begin_products();
 #pragma unroll
-      for (int step = 0; step < kTileKeys / 16; ++step) {
+      for (unsigned step = 0; step < kTileKeys / 16; ++step) {
 #pragma unroll
-        for (int block = 0; block < 2; ++block) {
-          multiply_tiles(sums[block], probabilities, step,
-                         values + static_cast<unsigned>(block * 2 * kTileBytes + step * 16 * kTileRowBytes), kTileBytes);
+        for (unsigned block = 0; block < 2; ++block) {
+          issue_product(sums[block], probabilities + step * 2 * kPieceBytes / 16, values + (block * kBlockBytes + step * 16 * kTileRowBytes) / 16);
         }
       }
       end_products();
+      probabilities += kTileBytes / 16;
       wait_products<1>();
       if (tile > 0) {
-        tell(shared.empty(place_of(own - 1)));
+        tell(shared.empty(half, place_of(own - 1)));
       }
     }
     wait_products<0>();
-    tell(shared.empty(place_of(n + static_cast<unsigned>(num_tiles) - 1)));
+    tell(shared.empty(half, place_of(n + static_cast<unsigned>(num_tiles) - 1)));
     take_sums(sums[0]);
     take_sums(sums[1]);
   }

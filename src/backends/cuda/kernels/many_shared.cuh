@@ -19,8 +19,8 @@ inline constexpr std::int32_t kOwnColumns = kDim / 2;      ///< of the output, s
 inline constexpr std::int32_t kOutputColumns = 32;         ///< neighbours that a thread has of 128
 inline constexpr std::int32_t kTurned = 64;                ///< last values of a head, which have a rotation
 inline constexpr std::int32_t kQueryTiles = kDim / 64;
-inline constexpr std::int32_t kChunks = 4;  ///< of a key, a lane has a quarter of each
-inline constexpr std::int32_t kChunkColumns = kDim / kChunks;
+inline constexpr std::int32_t kChunkColumns = kDim / 4;  ///< of which a lane has a quarter
+inline constexpr unsigned kHalfBytes = kQueryTiles / 2 * kTileBytes;
 inline constexpr std::int32_t kScaleCodes = 256;
 inline constexpr int kStashed = 16;  ///< scores of a thread's first tile that wait where the warpgroup's last probabilities will lie
 
@@ -37,26 +37,28 @@ struct RowKeys {
 struct ManyShared {
   /// Queries [8 tiles of 64 values][head], then probabilities [10 tiles of 64 keys][head].
   std::uint8_t tiles[kManyTiles * kTileBytes];
-  /// Two tiles of keys, [8 tiles of 64 values][key], values in the order of the queries.
+  /// Two tiles of keys, [8 tiles of 64 values][key], values in the order of the queries. Halves of four tiles are a stage.
   std::uint8_t keys[2][kQueryTiles * kTileBytes];
   RowKeys rows[2];                  ///< of the current row and the next
   float peaks[2][kHeads];           ///< highest products of the tiles that a warpgroup scores
   float denominators[2][kHeads];    ///< their sums of probabilities
   unsigned fp4_scales[kScaleCodes];  ///< as decode_fp4() takes them
-  std::uint64_t barriers[6];
+  std::uint64_t barriers[10];
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   [[nodiscard]] __device__ std::uint32_t barrier(unsigned i) const { return shared_address(barriers) + i * sizeof(std::uint64_t); }
-  /// A tile is decoded; it has been read.
-  [[nodiscard]] __device__ std::uint32_t full(unsigned place) const { return barrier(place); }
-  [[nodiscard]] __device__ std::uint32_t empty(unsigned place) const { return barrier(2 + place); }
+  /// Half `half` of the tile at a place is decoded; it has been read.
+  [[nodiscard]] __device__ std::uint32_t full(unsigned half, unsigned place) const { return barrier(half * 2 + place); }
+  [[nodiscard]] __device__ std::uint32_t empty(unsigned half, unsigned place) const { return barrier(4 + half * 2 + place); }
   /// The places of a row's keys are there. They stay until all tiles of the row after have been read.
-  [[nodiscard]] __device__ std::uint32_t row_full(unsigned place) const { return barrier(4 + place); }
+  [[nodiscard]] __device__ std::uint32_t row_full(unsigned place) const { return barrier(8 + place); }
 
   __device__ void init_barriers() const {
     for (unsigned place = 0; place < 2; ++place) {
-      init_barrier(full(place), kTileParts);
-      init_barrier(empty(place), kMultiplyingWarps);
+      for (unsigned half = 0; half < 2; ++half) {
+        init_barrier(full(half, place), kTileParts);
+        init_barrier(empty(half, place), kTileParts);
+      }
       init_barrier(row_full(place), 1);
     }
     publish_barriers();
