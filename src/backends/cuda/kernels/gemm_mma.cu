@@ -1,7 +1,6 @@
 // Products with mma.sync, for any GPU and any shape: few columns with a slice a warp, many with tiles in shared memory.
 #include <cuda_pipeline.h>
 
-#include "backends/cuda/kernels/async_copies.cuh"
 #include "backends/cuda/kernels/gemm_codes.cuh"
 #include "backends/cuda/kernels/mma.cuh"
 #include "backends/cuda/kernels/start.cuh"
@@ -10,7 +9,6 @@ namespace deepinfer::cuda {
 namespace {
 
 constexpr int kTileRows = 16;  // weight rows of one instruction
-constexpr unsigned kMultiprocessors = 132;  // of an H200
 
 // --- few columns: one 16-row tile a block, a slice a warp; bound by the weights ----------------------------------
 
@@ -25,36 +23,24 @@ struct LaneStep {
   std::uint8_t x_scale[kColumnTiles];
 };
 
-/// Blocks that share a multiprocessor; where there are few, a block is alone and keeps more of its codes on their way.
-template <bool kIsAlone>
-constexpr int kNarrowBlocks = kIsAlone ? 1 : 2;
-/// Steps that are on their way, as registers allow: what does not fit into them costs more than a step more gains.
-template <WeightKind kind, int kColumnTiles, bool kIsAlone>
-constexpr int kAhead = kColumnTiles > 1 ? 2
-                       : kIsAlone       ? (kind == WeightKind::bf16 ? 16 : kind == WeightKind::fp8 ? 10 : 6)
-                                        : (kind == WeightKind::bf16 ? 8 : kind == WeightKind::fp8 ? 4 : 3);
+/// Blocks that share a multiprocessor, by how many blocks there are: alone, a block keeps more of its codes on their way.
+enum class Crowd : std::uint8_t { alone, usual, large };
 
-/// Asks for the weights of a block while the kernel before still runs: often that one leaves memory idle.
-template <WeightKind kind, int kBytes>
-__device__ __forceinline__ void fetch_weights_ahead(const GemmParams& p, const GemmWork& work, std::int32_t tile_row) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  if constexpr (kind != WeightKind::bf16 && kBytes == 16) {
-    if (p.in_units) {  // of a unit, the rows of a tile lie together
-      const std::uint8_t* from = work.codes + first_codes<kind, kBytes>(p, work.weight_row + tile_row);
-      for (int step = threadIdx.x; step < p.k / codes_of(kind, kUnitRowBytes); step += kSlices * 32) {
-        fetch_ahead(from + static_cast<std::int64_t>(step) * kUnitBytes, kTileRows * kUnitRowBytes);
-      }
-    }
-  }
-#endif
-}
+template <WeightKind kind, int kColumnTiles, Crowd crowd>
+constexpr int kNarrowBlocks = crowd == Crowd::alone ? 1 : kind != WeightKind::fp8 || kColumnTiles > 1 ? 2 : crowd == Crowd::usual ? 3 : 4;
+/// Steps that are on their way, as registers allow.
+template <WeightKind kind, int kColumnTiles, Crowd crowd>
+constexpr int kAhead = kColumnTiles > 1        ? 2
+                       : crowd == Crowd::alone ? (kind == WeightKind::bf16 ? 16 : kind == WeightKind::fp8 ? 10 : 6)
+                       : crowd == Crowd::usual ? (kind == WeightKind::bf16 ? 8 : 3)
+                                               : (kind == WeightKind::bf16 ? 8 : 2);
 
-template <WeightKind kind, int kBytes, int kColumnTiles, bool kIsAlone>
-__global__ __launch_bounds__(kSlices * 32, kNarrowBlocks<kIsAlone>) void narrow_gemm_kernel(GemmParams p) {
+template <WeightKind kind, int kBytes, int kColumnTiles, Crowd crowd>
+__global__ __launch_bounds__(kSlices * 32, kNarrowBlocks<kind, kColumnTiles, crowd>) void narrow_gemm_kernel(GemmParams p) {
   using Step = LaneStep<kind, kBytes, kColumnTiles>;
   constexpr int kStep = 4 * Step::kCodes;
   constexpr int kUnits = Step::kCodes / 8;
-  constexpr int kDepth = kAhead<kind, kColumnTiles, kIsAlone>;
+  constexpr int kDepth = kAhead<kind, kColumnTiles, crowd>;
   __shared__ float parts[kSlices][kColumnTiles][4][32];
   if (p.experts != nullptr && !p.tiles_are_ready) {
     wait_for_inputs();
@@ -114,12 +100,6 @@ __global__ __launch_bounds__(kSlices * 32, kNarrowBlocks<kIsAlone>) void narrow_
     if (first + i < end) {
       load_weights(first + i, ring[i]);
     }
-  }
-  fetch_weights_ahead<kind, kBytes>(p, work, tile_row);
-  const unsigned later = blockIdx.x + blockIdx.z * gridDim.x + kMultiprocessors * kNarrowBlocks<kIsAlone>;  // begins when this one ends
-  GemmWork later_work;
-  if (p.experts == nullptr && later < gridDim.x * gridDim.z && find_work(p, blockIdx.y, later / gridDim.x, kColumnTiles * 8, later_work)) {
-    fetch_weights_ahead<kind, kBytes>(p, later_work, static_cast<std::int32_t>(later % gridDim.x) * kTileRows);
   }
   begin_in_turn();  // weights were not written by a kernel
 #pragma unroll
@@ -330,9 +310,13 @@ void launch_vector(const GemmParams& p, int tile_columns, int num_tiles, int gro
     start(kernel, {.grid = dim3((p.n + kWideRows - 1) / kWideRows, num_tiles, groups), .block = 256, .shared_bytes = shared_bytes}, stream, p);
   };
   if (tile_columns == 8) {
-    narrow(grid.x * grid.y * grid.z <= kMultiprocessors ? narrow_gemm_kernel<kind, kBytes, 1, true> : narrow_gemm_kernel<kind, kBytes, 1, false>);
+    constexpr unsigned kMultiprocessors = 132;
+    const unsigned blocks = grid.x * grid.y * grid.z;
+    narrow(blocks <= kMultiprocessors       ? narrow_gemm_kernel<kind, kBytes, 1, Crowd::alone>
+           : blocks <= 3 * kMultiprocessors ? narrow_gemm_kernel<kind, kBytes, 1, Crowd::usual>
+                                            : narrow_gemm_kernel<kind, kBytes, 1, Crowd::large>);
   } else if (tile_columns == 16) {
-    narrow(narrow_gemm_kernel<kind, kBytes, 2, false>);
+    narrow(narrow_gemm_kernel<kind, kBytes, 2, Crowd::usual>);
   } else if (tile_columns == 32) {
     wide(wide_gemm_kernel<kind, kBytes, 32>, kStages * WideStage<kind, kBytes, 32>::kBytesTotal);
   } else {
