@@ -21,15 +21,6 @@ __host__ __device__ inline Places places_of(const AttendParams& p) {
   return {window, window + (p.list != nullptr ? round_up(p.top_k, kTileKeys) : 0)};
 }
 
-/// The record of a window place: twice its row in the rows of the step, or in the ring and one more. -1: null.
-__device__ __forceinline__ const std::uint8_t* window_record_at(const AttendParams& p, std::int32_t row) {
-  return row < 0 ? nullptr : row_at(row % 2 == 0 ? p.own : p.ring, row / 2, window_record_bytes(p.head_dim));
-}
-/// The record of a row of the cache. -1: null.
-__device__ __forceinline__ const std::uint8_t* compressed_record_at(const AttendParams& p, std::int32_t row) {
-  return row < 0 ? nullptr : row_at(p.compressed, row, compressed_record_bytes(p.head_dim));
-}
-
 /// Where the keys of one query lie.
 class KeyTable {
  public:
@@ -42,29 +33,24 @@ class KeyTable {
     slot_ = p.chunks.slot[chunk];
   }
 
-  /// What lies at a window place, as window_record_at() takes it; -1: nothing.
-  __device__ std::int32_t window_row(const AttendParams& p, std::int32_t place) const {
-    const std::int32_t t = low_ + place;
-    if (t > high_) {
-      return -1;
-    }
-    return t >= first_position_ ? static_cast<std::int32_t>(first_row_ + t - first_position_) * 2
-                                : static_cast<std::int32_t>(slot_ * p.ring_rows + t % p.ring_rows) * 2 + 1;
-  }
   /// The record at a window place; null: the place is empty.
   __device__ const std::uint8_t* window_record(const AttendParams& p, std::int32_t place) const {
-    return window_record_at(p, window_row(p, place));
+    const std::int32_t t = low_ + place;
+    if (t > high_) {
+      return nullptr;
+    }
+    const std::int32_t bytes = window_record_bytes(p.head_dim);
+    return t >= first_position_ ? row_at(p.own, first_row_ + t - first_position_, bytes)
+                                : row_at(p.ring, slot_ * p.ring_rows + t % p.ring_rows, bytes);
   }
 
   /// Entry l of the list, and the cache block it lies in; -1: none.
   __device__ std::int32_t listed_row(std::int32_t l) const { return l >= 0 && l < num_listed_ ? list_[l] : -1; }
   __device__ std::int32_t block_of(const AttendParams& p, std::int32_t row) const { return row < 0 ? -1 : blocks_[row / p.rows_per_block]; }
-  /// The row in the cache of a listed row; -1: none.
-  __device__ std::int32_t compressed_row(const AttendParams& p, std::int32_t row, std::int32_t block) const {
-    return row < 0 ? -1 : block * p.rows_per_block + row % p.rows_per_block;
-  }
   __device__ const std::uint8_t* compressed_record(const AttendParams& p, std::int32_t row, std::int32_t block) const {
-    return compressed_record_at(p, compressed_row(p, row, block));
+    return row < 0 ? nullptr
+                   : row_at(p.compressed, static_cast<std::int64_t>(block) * p.rows_per_block + row % p.rows_per_block,
+                            compressed_record_bytes(p.head_dim));
   }
 
   /// The record at any place; null: the place is empty.

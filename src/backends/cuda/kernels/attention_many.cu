@@ -1,10 +1,10 @@
 // Attention core for 64 heads of 512 values (docs/spec/model.md 5.4 "Core") where rows are many (SM90): the bits of attention_wide.cu.
-// Blocks stay and take one row after the other. Two warpgroups decode keys to shared memory, tiles of 64 in turn; two others multiply,
-// first all scores, tiles in turn, which stay in registers, then the outputs, half of the columns each. Between, probabilities take the
-// place of the queries. Keys are decoded twice, since a row's do not fit.
+// Blocks stay and take one row after the other. Two warpgroups decode keys to shared memory, half of the columns of every tile of 64 keys
+// each; two others multiply, first all scores, tiles in turn, which stay in registers, then the outputs, half of the columns each. Between,
+// probabilities take the place of the queries. Keys are decoded twice, since a row's do not fit.
 //
-// What bounds it: with 640 keys a row takes 20,500 cycles of the tensor cores, 22,000 of shared memory, since products of 64 heads read as
-// much as they keep busy, 21,000 of the integer units for decoding, and 2,600 of the exponential ones, in which the tensor cores wait.
+// What bounds it: with 640 keys a row takes 20,500 cycles of the tensor cores, 28,000 of shared memory, 16,000 of the issue slots for
+// decoding, which two warps a scheduler fill to less than half, and 2,600 of the exponential units, in which the tensor cores wait.
 #include <algorithm>
 
 #include "backends/cuda/kernels/attention_wide.h"

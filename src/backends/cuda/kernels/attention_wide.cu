@@ -1,4 +1,3 @@
-#include <cstdlib>
 // Attention core for 64 heads of 512 values (docs/spec/model.md 5.4 "Core"), one kernel from queries to Q8 outputs. A cluster of blocks
 // takes a row: every warpgroup scores tiles of 64 keys for all heads, the peaks of all keys meet, probabilities go to all blocks, and every
 // block sums some columns of the output over all keys. No sum is cut, so the size of the cluster changes no bit: scores add the columns in
@@ -220,13 +219,13 @@ bool is_wide(const AttendParams& p) { return p.heads == wide::kHeads && p.head_d
 void attend_wide(const AttendParams& p, cudaStream_t stream) {
   // As many blocks as run at once on the 132 multiprocessors of a Hopper GPU, two on each.
   constexpr std::int32_t kSlots = 264;
-  static const bool many = getenv("MANY") != nullptr;
-  if (many && attend_many(p, stream)) return;
   if (p.rows.num_rows <= kSlots / 8) {
     wide::launch<8>(p, stream);
+  } else if (attend_many(p, stream)) {
+    // A block a row is faster from here on.
   } else if (p.rows.num_rows <= kSlots / 4) {
     wide::launch<4>(p, stream);
-  } else if (!attend_many(p, stream)) {
+  } else {
     wide::launch<2>(p, stream);
   }
 }

@@ -2,6 +2,7 @@
 // decoded next is asked for before what is there is decoded, and stays in registers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "backends/cuda/kernels/many_shared.cuh"
@@ -36,33 +37,34 @@ class PieceCursor {
       part = 1;
       return true;
     }
-    if (tile_ + 1 >= num_tiles_) {
+    if (++tile_ >= num_tiles_) {
       const unsigned count = (times_ + 1) / 2;
       if ((times_ + 1) % 2 == 0) {
         if (blockIdx.x + count * gridDim.x >= static_cast<unsigned>(p.rows.num_rows)) {
           return false;
         }
         wait_barrier(shared.row_full(place_of(count)), parity_of(count));
+        row_ = shared_address(&shared.rows[place_of(count)]);
         num_tiles_ = shared.rows[place_of(count)].num_tiles;
       }
       ++times_;
-      tile_ = -1;
+      tile_ = 0;
+      next_ = loaded(row_ + offsetof(RowKeys, first_place));
     }
-    ++tile_;
-    const RowKeys& keys = shared.rows[place_of(times_ / 2)];
-    const std::int32_t first = keys.first_place[tile_];
+    const std::int32_t first = next_;
+    next_ = loaded(row_ + offsetof(RowKeys, first_place) + static_cast<unsigned>(tile_ + 1) * sizeof(std::int32_t));
     is_window = first < places_of(p).window;
     part = 0;
-    records_ = shared_address(keys.records + first + own_key());
+    records_ = row_ + static_cast<unsigned>(first + own_key()) * sizeof(std::uint8_t*);
     return true;
   }
 
-  __device__ __forceinline__ void load(const AttendParams& p, KeyPiece& out) const {
-    const std::int32_t t = threadIdx.x % 4;
+  __device__ __forceinline__ void load(KeyPiece& out) const {
+    const auto lane = static_cast<std::int32_t>(threadIdx.x % 4 * 16);
     const auto half = static_cast<std::int32_t>(own_half());
     if (is_window) {
-      const std::uint8_t* record = window_record_at(p, row(part));
-      const std::uint8_t* from = record + half * (kDim / 2) + t * 32;
+      const std::uint8_t* record = record_of(part);
+      const std::uint8_t* from = record + half * (kDim / 2) + lane * 2;
 #pragma unroll
       for (int word = 0; word < 4; ++word) {
         out.words[word] = record == nullptr ? uint4{0, 0, 0, 0} : __ldg(reinterpret_cast<const uint4*>(from + word / 2 * kChunkColumns + word % 2 * 16));
@@ -71,31 +73,39 @@ class PieceCursor {
       out.scales[0] = scales.x;
       out.scales[1] = scales.y;
     } else {
+      const std::uint8_t* const records[2] = {record_of(0), record_of(1)};
 #pragma unroll
       for (int key = 0; key < 2; ++key) {
-        const std::uint8_t* record = compressed_record_at(p, row(key));
-        const std::uint8_t* from = record + half * (kDim / 4) + t * 16;
+        const std::uint8_t* from = records[key] + half * (kDim / 4) + lane;
 #pragma unroll
         for (int chunk = 0; chunk < 2; ++chunk) {
-          out.words[key * 2 + chunk] = record == nullptr ? uint4{0, 0, 0, 0} : __ldg(reinterpret_cast<const uint4*>(from + chunk * (kChunkColumns / 2)));
+          out.words[key * 2 + chunk] = records[key] == nullptr ? uint4{0, 0, 0, 0} : __ldg(reinterpret_cast<const uint4*>(from + chunk * (kChunkColumns / 2)));
         }
-        out.scales[key] = record == nullptr ? 0 : __ldg(reinterpret_cast<const unsigned*>(record + kDim / 2) + half * 4 + t);
+        out.scales[key] = records[key] == nullptr ? 0 : __ldg(reinterpret_cast<const unsigned*>(records[key] + kDim / 2 + half * 16 + lane / 4));
       }
     }
   }
 
  private:
-  /// Of the thread's first key or the one 8 further, as KeyTable gives it.
-  [[nodiscard]] __device__ __forceinline__ std::int32_t row(int key) const {
+  static __device__ __forceinline__ std::int32_t loaded(unsigned address) {
     std::int32_t out = 0;
-    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(out) : "r"(records_ + static_cast<unsigned>(key) * 32U));
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(out) : "r"(address));
+    return out;
+  }
+  /// Of the thread's first key or the one 8 further.
+  [[nodiscard]] __device__ __forceinline__ const std::uint8_t* record_of(int key) const {
+    const std::uint8_t* out = nullptr;
+    asm volatile("ld.shared.b64 %0, [%1];" : "=l"(out) : "r"(records_ + static_cast<unsigned>(key) * 8U * static_cast<unsigned>(sizeof(out))));
     return out;
   }
 
-  std::int32_t tile_ = -1, num_tiles_ = 0;
-  unsigned times_ = ~0U;  ///< of going through a row: rows before, twice each, and one more the second time
+  std::int32_t tile_ = 0, num_tiles_ = 0;
+  std::int32_t next_ = 0;  ///< place of the tile after this one, if the row has one
+  unsigned times_ = ~0U;   ///< of going through a row: rows before, twice each, and one more the second time
+  unsigned row_ = 0;       ///< its RowKeys in shared memory
   unsigned records_ = 0;
 };
+static_assert(offsetof(RowKeys, records) == 0);
 
 /// Decodes pieces to shared memory.
 struct Decoder {
@@ -156,7 +166,7 @@ struct Decoder {
     const bool is_window = cursor.is_window;
     const int part = cursor.part;
     const bool is_left = cursor.advance(p, shared);
-    cursor.load(p, next);
+    cursor.load(next);
     if (part == 0) {
       wait_barrier(shared.empty(own_half(), place_of(count)), parity_of(count) ^ 1U);
     }
@@ -190,7 +200,7 @@ __device__ __forceinline__ void decode_rows(const AttendParams& p, const ManySha
   KeyPiece pieces[2];
   unsigned count = 0;  // of tiles
   cursor.advance(p, shared);
-  cursor.load(p, pieces[0]);
+  cursor.load(pieces[0]);
 #pragma unroll 1
   while (decoder.step(p, cursor, count, pieces[0], pieces[1]) && decoder.step(p, cursor, count, pieces[1], pieces[0])) {
   }

@@ -36,9 +36,9 @@ class RowSearch {
 #pragma unroll
     for (int i = 0; i < kMost; ++i) {
       if (place(i) < places.all) {  // for whole warps: places are multiples of 64
-        const std::int32_t record = place(i) < places.window ? table_.window_row(p, place(i)) : table_.compressed_row(p, listed_[i], block_[i]);
+        const std::uint8_t* record = place(i) < places.window ? table_.window_record(p, place(i)) : table_.compressed_record(p, listed_[i], block_[i]);
         row.records[place(i)] = record;
-        const unsigned taken = __ballot_sync(kWholeWarp, record >= 0);
+        const unsigned taken = __ballot_sync(kWholeWarp, record != nullptr);
         if (lane == 0) {
           row.taken[place(i) / 32] = taken;
         }

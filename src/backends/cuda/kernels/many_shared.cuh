@@ -26,9 +26,9 @@ inline constexpr int kStashed = 16;  ///< scores of a thread's first tile that w
 
 /// Where the keys of a row are.
 struct RowKeys {
-  std::int32_t records[kManyPlaces];     ///< as KeyTable gives their rows
+  const std::uint8_t* records[kManyPlaces];  ///< null: the place is empty
   unsigned taken[kManyPlaces / 32];      ///< a bit for each place
-  std::int32_t first_place[kManyTiles];  ///< of the tiles that hold keys
+  std::int32_t first_place[kManyTiles + 1];  ///< of the tiles that hold keys; one more may be read
   std::int32_t num_tiles;                ///< at least one, empty or not: who decodes looks one row ahead and no further
 };
 
