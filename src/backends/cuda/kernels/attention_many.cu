@@ -102,7 +102,8 @@ struct Multiplier {
   }
 
   /// Scores of the row's tile `tile`, whose first is the block's n-th, and the highest of each of the lane's heads.
-  __device__ __forceinline__ void score_tile(const RowKeys& row, std::int32_t tile, unsigned n, float (&scores)[32], float (&highest)[2]) const {
+  __device__ __forceinline__ void score_tile(const RowKeys& row, std::int32_t tile, unsigned n, float (&scores)[32],
+                                             float (&highest)[2]) const {
     score(n + static_cast<unsigned>(tile), scores);
     mask(row, tile, scores);
 #pragma unroll
@@ -237,7 +238,8 @@ struct Multiplier {
       for (unsigned step = 0; step < kTileKeys / 16; ++step) {
 #pragma unroll
         for (unsigned block = 0; block < 2; ++block) {
-          issue_product(sums[block], probabilities + step * 2 * kPieceBytes / 16, values + (block * kBlockBytes + step * 16 * kTileRowBytes) / 16);
+          issue_product(sums[block], probabilities + step * 2 * kPieceBytes / 16,
+                        values + (block * kBlockBytes + step * 16 * kTileRowBytes) / 16);
         }
       }
       end_products();

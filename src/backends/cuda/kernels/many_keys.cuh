@@ -67,7 +67,8 @@ class PieceCursor {
       const std::uint8_t* from = record + half * (kDim / 2) + lane * 2;
 #pragma unroll
       for (int word = 0; word < 4; ++word) {
-        out.words[word] = record == nullptr ? uint4{0, 0, 0, 0} : __ldg(reinterpret_cast<const uint4*>(from + word / 2 * kChunkColumns + word % 2 * 16));
+        out.words[word] =
+            record == nullptr ? uint4{0, 0, 0, 0} : __ldg(reinterpret_cast<const uint4*>(from + word / 2 * kChunkColumns + word % 2 * 16));
       }
       const uint2 scales = record == nullptr ? uint2{0, 0} : __ldg(reinterpret_cast<const uint2*>(record + kDim) + half);
       out.scales[0] = scales.x;
@@ -79,9 +80,11 @@ class PieceCursor {
         const std::uint8_t* from = records[key] + half * (kDim / 4) + lane;
 #pragma unroll
         for (int chunk = 0; chunk < 2; ++chunk) {
-          out.words[key * 2 + chunk] = records[key] == nullptr ? uint4{0, 0, 0, 0} : __ldg(reinterpret_cast<const uint4*>(from + chunk * (kChunkColumns / 2)));
+          out.words[key * 2 + chunk] =
+              records[key] == nullptr ? uint4{0, 0, 0, 0} : __ldg(reinterpret_cast<const uint4*>(from + chunk * (kChunkColumns / 2)));
         }
-        out.scales[key] = records[key] == nullptr ? 0 : __ldg(reinterpret_cast<const unsigned*>(records[key] + kDim / 2 + half * 16 + lane / 4));
+        out.scales[key] =
+            records[key] == nullptr ? 0 : __ldg(reinterpret_cast<const unsigned*>(records[key] + kDim / 2 + half * 16 + lane / 4));
       }
     }
   }
@@ -95,7 +98,9 @@ class PieceCursor {
   /// Of the thread's first key or the one 8 further.
   [[nodiscard]] __device__ __forceinline__ const std::uint8_t* record_of(int key) const {
     const std::uint8_t* out = nullptr;
-    asm volatile("ld.shared.b64 %0, [%1];" : "=l"(out) : "r"(records_ + static_cast<unsigned>(key) * 8U * static_cast<unsigned>(sizeof(out))));
+    asm volatile("ld.shared.b64 %0, [%1];"
+                 : "=l"(out)
+                 : "r"(records_ + static_cast<unsigned>(key) * 8U * static_cast<unsigned>(sizeof(out))));
     return out;
   }
 
@@ -162,7 +167,8 @@ struct Decoder {
   }
 
   /// The count-th tile of the block. `now` is decoded while what comes next is on its way to `next`. False: nothing comes.
-  __device__ __forceinline__ bool step(const AttendParams& p, PieceCursor& cursor, unsigned& count, const KeyPiece& now, KeyPiece& next) const {
+  __device__ __forceinline__ bool step(const AttendParams& p, PieceCursor& cursor, unsigned& count, const KeyPiece& now,
+                                       KeyPiece& next) const {
     const bool is_window = cursor.is_window;
     const int part = cursor.part;
     const bool is_left = cursor.advance(p, shared);

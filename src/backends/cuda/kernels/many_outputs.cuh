@@ -56,8 +56,8 @@ __device__ __forceinline__ void finish_sums(const AttendParams& p, std::int64_t 
     const int half = part % 2;
     const int block = part / 2;  // of 128 columns
     const std::int64_t line = r * kHeads + thread % kGroupThreads / 32 * 16 + thread % 32 / 4 + half * 8;
-    // Of the pairs (q, q + 4) of eight columns a lane of products has those of odd or even q, of two times 32 columns (store() of many_keys.cuh):
-    // neighbours exchange, the even one takes the first 32.
+    // Of the pairs (q, q + 4) of eight columns a lane of products has those of odd or even q, of two times 32 columns (store() of
+    // many_keys.cuh): neighbours exchange, the even one takes the first 32.
     const bool is_odd = thread % 2 != 0;
     const std::int32_t column = group * kOwnColumns + block * 128 + (is_odd ? 64 : 0) + thread % 4 / 2 * 32;
     unsigned pairs[16];

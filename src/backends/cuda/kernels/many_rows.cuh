@@ -1,4 +1,5 @@
-// What the warpgroups of attention_many.cu that multiply do before a row: queries to shared memory, and where the keys of the row after lie.
+// What the warpgroups of attention_many.cu that multiply do before a row: queries to shared memory, and where the keys of the row after
+// lie.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,8 @@ class RowSearch {
 #pragma unroll
     for (int i = 0; i < kMost; ++i) {
       if (place(i) < places.all) {  // for whole warps: places are multiples of 64
-        const std::uint8_t* record = place(i) < places.window ? table_.window_record(p, place(i)) : table_.compressed_record(p, listed_[i], block_[i]);
+        const std::uint8_t* record =
+            place(i) < places.window ? table_.window_record(p, place(i)) : table_.compressed_record(p, listed_[i], block_[i]);
         row.records[place(i)] = record;
         const unsigned taken = __ballot_sync(kWholeWarp, record != nullptr);
         if (lane == 0) {
@@ -102,7 +104,9 @@ class RowQueries {
   // so that their stores meet other banks.
   static __device__ __forceinline__ std::int32_t warp() { return static_cast<std::int32_t>(threadIdx.x / 32); }
   static __device__ __forceinline__ std::int32_t t() { return static_cast<std::int32_t>(threadIdx.x % 4); }
-  static __device__ __forceinline__ std::int32_t head() { return static_cast<std::int32_t>(threadIdx.x / 4 % 4 * 2 + threadIdx.x / 16 % 2); }
+  static __device__ __forceinline__ std::int32_t head() {
+    return static_cast<std::int32_t>(threadIdx.x / 4 % 4 * 2 + threadIdx.x / 16 % 2);
+  }
 
   uint4 pieces_[kPieces];
 };

@@ -27,9 +27,9 @@ inline constexpr int kStashed = 16;  ///< scores of a thread's first tile that w
 /// Where the keys of a row are.
 struct RowKeys {
   const std::uint8_t* records[kManyPlaces];  ///< null: the place is empty
-  unsigned taken[kManyPlaces / 32];      ///< a bit for each place
+  unsigned taken[kManyPlaces / 32];          ///< a bit for each place
   std::int32_t first_place[kManyTiles + 1];  ///< of the tiles that hold keys; one more may be read
-  std::int32_t num_tiles;                ///< at least one, empty or not: who decodes looks one row ahead and no further
+  std::int32_t num_tiles;                    ///< at least one, empty or not: who decodes looks one row ahead and no further
 };
 
 /// Dynamic shared memory of a block, nearly all that a multiprocessor has: what does not fit into registers costs a way to the second-level
@@ -39,9 +39,9 @@ struct ManyShared {
   std::uint8_t tiles[kManyTiles * kTileBytes];
   /// Two tiles of keys, [8 tiles of 64 values][key], values in the order of the queries. Halves of four tiles are a stage.
   std::uint8_t keys[2][kQueryTiles * kTileBytes];
-  RowKeys rows[2];                  ///< of the current row and the next
-  float peaks[2][kHeads];           ///< highest products of the tiles that a warpgroup scores
-  float denominators[2][kHeads];    ///< their sums of probabilities
+  RowKeys rows[2];                   ///< of the current row and the next
+  float peaks[2][kHeads];            ///< highest products of the tiles that a warpgroup scores
+  float denominators[2][kHeads];     ///< their sums of probabilities
   unsigned fp4_scales[kScaleCodes];  ///< as decode_fp4() takes them
   std::uint64_t barriers[10];
 
