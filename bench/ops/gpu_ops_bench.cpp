@@ -172,6 +172,38 @@ void time_long_contexts(Device& device, const std::string& filter, double bandwi
   }
 }
 
+/// Tokens of the released model's vocabulary: of logits as flat as a new model's, of a language model's, and with top-p.
+void time_draws(Device& device, const std::string& filter, std::int32_t only_rows, double bandwidth) {
+  constexpr std::int32_t kVocab = 129'280;
+  struct Case {
+    const char* name;
+    float deviation;
+    double top_p;
+  };
+  for (const Case& c : {Case{"flat", 0.3F, 1.0}, {"usual", 3.0F, 1.0}, {"top-p", 3.0F, 0.95}}) {
+    const std::string name = std::string("draw_tokens ") + c.name;
+    for (const std::int32_t rows : only_rows > 0 ? std::vector<std::int32_t>{only_rows} : std::vector<std::int32_t>{1, 8, 64, 256}) {
+      if (name.find(filter) == std::string::npos) {
+        continue;
+      }
+      OpMemory memory(device);
+      std::vector<TokenDraw> draws;
+      for (std::int32_t r = 0; r < rows; ++r) {
+        draws.push_back({.temperature = 1.0, .top_p = c.top_p, .seed = 1, .position = r});
+      }
+      const DrawTokensParams p{.num_rows = rows,
+                               .vocab = kVocab,
+                               .logits = memory.put(test::random_floats(1, test::first_rows(rows), kVocab, c.deviation)),
+                               .row_index = nullptr,
+                               .draw = memory.put(draws),
+                               .masks = nullptr,
+                               .token = memory.room<std::int32_t>(static_cast<std::size_t>(rows))};
+      const double seconds = cold_seconds_of(device, memory.stream(), [&] { device.ops().draw_tokens(memory.stream(), p); });
+      report(name, rows, seconds, 4.0 * rows * kVocab, 0, bandwidth);
+    }
+  }
+}
+
 int run(const std::string& filter, std::int32_t only_rows) {
   auto device = cuda::make_device({});
   if (!device) {
@@ -206,6 +238,7 @@ int run(const std::string& filter, std::int32_t only_rows) {
       }
     }
   }
+  time_draws(**device, filter, only_rows, bandwidth);
   time_prefill(**device, filter, bandwidth);
   time_long_contexts(**device, filter, bandwidth);
   return 0;

@@ -164,7 +164,8 @@ void expect_rows_of_long_steps_independent_at_real_widths(Device& device) {
   const Choice some = {10, 11, 12, 13, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66,
                        67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86};
   for (const OpCase& op_case : real_table()) {
-    if (op_case.op == "attend" || op_case.op == "index_select" || op_case.op == "mix") {
+    if (op_case.op == "attend" || op_case.op == "index_select" || op_case.op == "mix" || op_case.op == "collapse_norm" ||
+        op_case.op == "engram_gate") {
       for (const std::int32_t count : {140, std::min(op_case.op == "mix" ? 6600 : 1000, op_case.max_rows)}) {
         expect_choices_independent(op_case, count, {{0}, {7, 8, 9}, {128, 129, 130, 131, 132, 133, 134, 135, 136}, {count - 1}, some},
                                    device);

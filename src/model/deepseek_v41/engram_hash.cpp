@@ -1,9 +1,9 @@
 #include "model/deepseek_v41/engram_hash.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -72,6 +72,16 @@ class Pcg64 {
   Uint128 increment_ = 0;
 };
 
+/// rows[i] = value mod prime + offset of column i. A product with floor(2^64 / prime) gives the quotient or one less.
+void fill_rows(std::uint64_t value, std::span<const EngramHash::Column> columns, std::span<std::int32_t> rows) {
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const EngramHash::Column& column = columns[i];
+    const auto quotient = static_cast<std::uint64_t>(static_cast<Uint128>(value) * column.inverse >> 64);
+    const std::uint64_t rest = value - quotient * column.prime;
+    rows[i] = static_cast<std::int32_t>(std::min(rest, rest - column.prime) + column.offset);  // rest - prime wraps around below the prime
+  }
+}
+
 }  // namespace
 
 std::vector<std::uint64_t> numpy_integers(std::uint32_t seed, std::uint64_t bound, std::int32_t count) {
@@ -90,7 +100,7 @@ std::vector<std::uint64_t> numpy_integers(std::uint32_t seed, std::uint64_t boun
 }
 
 std::int64_t EngramHash::Layer::num_rows() const {
-  return static_cast<std::int64_t>(std::accumulate(prime.begin(), prime.end(), std::uint64_t{0}));
+  return columns.empty() ? 0 : static_cast<std::int64_t>(columns.back().offset + columns.back().prime);
 }
 
 EngramHash::EngramHash(const Config& config, std::vector<std::int32_t> class_of)
@@ -113,9 +123,9 @@ EngramHash::EngramHash(const Config& config, std::vector<std::int32_t> class_of)
     }
     std::uint64_t offset = 0;
     for (const std::int32_t prime : primes[index]) {
-      layer.prime.push_back(static_cast<std::uint64_t>(prime));
-      layer.offset.push_back(offset);
-      offset += static_cast<std::uint64_t>(prime);
+      const auto size = static_cast<std::uint64_t>(prime);
+      layer.columns.push_back({.prime = size, .inverse = std::numeric_limits<std::uint64_t>::max() / size, .offset = offset});
+      offset += size;
     }
     layers_.push_back(std::move(layer));
   }
@@ -130,9 +140,10 @@ void EngramHash::rows(std::size_t layer_index, std::span<const std::int32_t> cla
     is_blocked = is_blocked || back >= available || classes[static_cast<std::size_t>(available - 1 - back)] == kImageClass;
     const std::int32_t id = is_blocked ? pad_class_ : classes[static_cast<std::size_t>(available - 1 - back)];
     mixed ^= static_cast<std::uint64_t>(id) * layer.multiplier[static_cast<std::size_t>(back)];
-    for (std::int32_t head = 0; back > 0 && head < heads_; ++head) {
-      const auto column = static_cast<std::size_t>((back - 1) * heads_ + head);
-      rows[column] = static_cast<std::int32_t>(mixed % layer.prime[column] + layer.offset[column]);
+    if (back > 0) {
+      const auto first = static_cast<std::size_t>((back - 1) * heads_);
+      const auto heads = static_cast<std::size_t>(heads_);
+      fill_rows(mixed, std::span(layer.columns).subspan(first, heads), rows.subspan(first, heads));
     }
   }
 }

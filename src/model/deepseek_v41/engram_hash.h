@@ -17,11 +17,16 @@ namespace deepinfer::model {
 /// The constants and row numbers of all Engram layers of one model.
 class EngramHash {
  public:
-  /// One Engram layer: odd multipliers per n-gram position, prime table sizes and row offsets per column.
+  /// A table: its rows, which are prime, and what lies before them.
+  struct Column {
+    std::uint64_t prime = 0;
+    std::uint64_t inverse = 0;  // floor(2^64 / prime)
+    std::uint64_t offset = 0;   // sum of the primes before
+  };
+  /// One Engram layer: odd multipliers per n-gram position, and its tables.
   struct Layer {
     std::vector<std::uint64_t> multiplier;  // [max_ngram]
-    std::vector<std::uint64_t> prime;       // [columns]: n = 2 heads, n = 3 heads, …
-    std::vector<std::uint64_t> offset;      // [columns] exclusive prefix sums of prime
+    std::vector<Column> columns;            // n = 2 heads, n = 3 heads, …
     [[nodiscard]] std::int64_t num_rows() const;
   };
 

@@ -88,12 +88,15 @@ void TokenDraws::queue(std::span<const RowDraw> rows, const float* logits, Ops& 
     return;
   }
   stream.copy(draws_, host_draws_, num_draws * sizeof(TokenDraw));
-  stream.copy(row_index_, host_row_index_, num_draws * sizeof(std::int32_t));
+  const bool draws_every_row = num_draws == rows.size();
+  if (!draws_every_row) {
+    stream.copy(row_index_, host_row_index_, num_draws * sizeof(std::int32_t));
+  }
   stream.copy(masks_, host_masks_, num_masks * num_words_ * sizeof(std::uint32_t));
   ops.draw_tokens(stream, {.num_rows = static_cast<std::int32_t>(num_draws),
                            .vocab = vocab_size_,
                            .logits = logits,
-                           .row_index = row_index_,
+                           .row_index = draws_every_row ? nullptr : row_index_,
                            .draw = draws_,
                            .masks = masks_,
                            .token = tokens_});

@@ -1,4 +1,5 @@
 // Rows that later queries read: window rows and rings, pooled pairs, index keys, compressed rows (docs/spec/model.md 5.4, 9).
+#include "backends/cuda/kernels/block_sums.cuh"
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/launch.h"
 #include "backends/cuda/kernels/start.cuh"
@@ -6,15 +7,18 @@
 namespace deepinfer::cuda {
 namespace {
 
+// Rows are short: blocks of few threads, of which many run side by side.
+constexpr int kShortRowThreads = 128;
+
 __global__ void window_rows_kernel(WindowRowsParams p) {
   begin_in_turn();
   extern __shared__ bf16 row[];
-  __shared__ double sums[kRowWarps];
+  __shared__ BlockSums<1> sums;
   const std::int64_t r = blockIdx.x;
   norm_row(row_at(p.x, r, p.head_dim), p.weight, p.head_dim, p.norm_eps, row, sums);
   rotate_row(row, p.head_dim, p.rope_dim, p.rope, r);
   std::uint8_t* record = row_at(p.own, r, window_record_bytes(p.head_dim));
-  for (std::int32_t c = threadIdx.x; c < p.head_dim; c += kRowThreads) {
+  for (std::int32_t c = threadIdx.x; c < p.head_dim; c += kShortRowThreads) {
     store_q8(row[c], c, record, record + p.head_dim);
   }
 }
@@ -85,7 +89,7 @@ __global__ void store_tail_kernel(CompressPairsParams p) {
 __global__ void store_index_keys_kernel(StoreIndexKeysParams p) {
   begin_in_turn();
   extern __shared__ bf16 key[];
-  __shared__ double sums[kRowWarps];
+  __shared__ BlockSums<1> sums;
   const std::int64_t r = blockIdx.x;
   if (p.row_place[r] < 0) {
     return;
@@ -98,7 +102,7 @@ __global__ void store_index_keys_kernel(StoreIndexKeysParams p) {
   const std::int64_t place = p.row_place[r] % p.rows_per_block;
   std::uint8_t* codes = p.keys + block * p.rows_per_block * index_key_bytes(p.index_dim);
   std::uint8_t* scales = codes + static_cast<std::int64_t>(p.rows_per_block) * code_bytes;
-  for (std::int32_t c = threadIdx.x; c < p.index_dim; c += kRowThreads) {
+  for (std::int32_t c = threadIdx.x; c < p.index_dim; c += kShortRowThreads) {
     store_q4_index(key[c], c, codes + place * code_bytes, scales + place * scale_bytes);
   }
 }
@@ -124,7 +128,7 @@ __global__ void store_compressed_kernel(StoreCompressedParams p) {
 }  // namespace
 
 void window_rows(const WindowRowsParams& p, cudaStream_t stream) {
-  start(window_rows_kernel, {.grid = dim3(p.num_rows), .block = kRowThreads, .shared_bytes = p.head_dim * sizeof(bf16)}, stream, p);
+  start(window_rows_kernel, {.grid = dim3(p.num_rows), .block = kShortRowThreads, .shared_bytes = p.head_dim * sizeof(bf16)}, stream, p);
 }
 
 void store_ring(const StoreRingParams& p, cudaStream_t stream) {
@@ -143,7 +147,7 @@ void compress_pairs(const CompressPairsParams& p, cudaStream_t stream) {
 }
 
 void store_index_keys(const StoreIndexKeysParams& p, cudaStream_t stream) {
-  start(store_index_keys_kernel, {.grid = dim3(p.num_rows), .block = kRowThreads, .shared_bytes = p.index_dim * sizeof(bf16)}, stream, p);
+  start(store_index_keys_kernel, {.grid = dim3(p.num_rows), .block = kShortRowThreads, .shared_bytes = p.index_dim * sizeof(bf16)}, stream, p);
 }
 
 void store_compressed(const StoreCompressedParams& p, cudaStream_t stream) {

@@ -1,4 +1,4 @@
-// Pieces that kernels share: addressing, fixed-order sums over a block, block quantisers and decoders, one value a thread.
+// Pieces that kernels share: addressing, block quantisers and decoders, one value a thread.
 // Quantisers agree with backends/cpu/block_codecs.h bit for bit.
 #pragma once
 
@@ -18,39 +18,6 @@ __device__ __forceinline__ T* row_at(T* base, std::int64_t row, std::int64_t wid
 
 /// One rounding, as the reference rounds: the double to float first, then to bf16.
 __device__ __forceinline__ bf16 round_bf16(double x) { return to_bf16(static_cast<float>(x)); }
-
-/// Threads of a block that owns a row and has to reduce over it: enough for one row alone not to take long.
-inline constexpr int kRowThreads = 1024;
-inline constexpr int kRowWarps = kRowThreads / 32;
-
-/// Sums over the threads of a block of whole warps, each in a fixed tree; every thread gets them. `shared`: kCount * kRowWarps doubles. Ends
-/// with a barrier.
-template <int kCount>
-__device__ __forceinline__ void block_sums(double (&values)[kCount], double* shared) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    for (int offset = 16; offset > 0; offset /= 2) {
-      values[i] += __shfl_xor_sync(kWholeWarp, values[i], offset);
-    }
-    if (threadIdx.x % 32 == 0) {
-      shared[i * kRowWarps + threadIdx.x / 32] = values[i];
-    }
-  }
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    values[i] = threadIdx.x % 32 < blockDim.x / 32 ? shared[i * kRowWarps + threadIdx.x % 32] : 0.0;
-    for (int offset = 16; offset > 0; offset /= 2) {
-      values[i] += __shfl_xor_sync(kWholeWarp, values[i], offset);
-    }
-  }
-  __syncthreads();
-}
-__device__ __forceinline__ double block_sum(double value, double* shared) {
-  double values[1] = {value};
-  block_sums(values, shared);
-  return values[0];
-}
 
 /// Largest magnitude over `group` neighbouring lanes (a power of two), at least `floor`; NaN is skipped.
 __device__ __forceinline__ float group_amax(float value, int group, float floor) {
@@ -140,20 +107,6 @@ __device__ __forceinline__ void rotate_row(bf16* row, std::int32_t width, std::i
   const std::int32_t half = rope_dim / 2;
   for (std::int32_t i = threadIdx.x; i < half; i += blockDim.x) {
     rotate_pair(row + (width - rope_dim) + 2 * i, rope.cos[r * half + i], rope.sin[r * half + i]);
-  }
-  __syncthreads();
-}
-
-/// y = rms(x; weight) over `width` values, block-wide with kRowThreads threads; y is shared memory and may be x. Ends with a barrier.
-__device__ __forceinline__ void norm_row(const bf16* x, const bf16* weight, std::int32_t width, float eps, bf16* y, double* shared) {
-  double sum = 0;
-  for (std::int32_t i = threadIdx.x; i < width; i += kRowThreads) {
-    const double value = to_float(x[i]);
-    sum += value * value;
-  }
-  const double inverse = 1.0 / sqrt(block_sum(sum, shared) / width + eps);
-  for (std::int32_t i = threadIdx.x; i < width; i += kRowThreads) {
-    y[i] = round_bf16(to_float(weight[i]) * (to_float(x[i]) * inverse));
   }
   __syncthreads();
 }

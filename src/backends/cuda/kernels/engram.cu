@@ -1,10 +1,13 @@
 // Engram: collecting table rows and the gated addition to the streams (docs/spec/model.md 5.6.4).
 #include <algorithm>
 
+#include "backends/cuda/kernels/block_sums.cuh"
 #include "backends/cuda/kernels/codecs.cuh"
+#include "backends/cuda/kernels/gemm.h"
 #include "backends/cuda/kernels/launch.h"
 #include "backends/cuda/kernels/row_vectors.cuh"
 #include "backends/cuda/kernels/start.cuh"
+#include "base/check.h"
 
 namespace deepinfer::cuda {
 namespace {
@@ -51,47 +54,68 @@ __device__ double gate_of(double dot) {
   return 1.0 / (1.0 + exp(-copysign(sqrt(magnitude), dot)));
 }
 
-constexpr int kGateThreads = 640;  // whole rows of the released model, eight neighbouring values a thread
+constexpr int kGateBlocks = 2;  // that stay on a multiprocessor
+constexpr int kUsualGateThreads = 640;
 
-/// One block a stream of a row.
-__global__ void engram_gate_kernel(EngramGateParams p) {
-  begin_in_turn();
-  __shared__ double shared[3 * kRowWarps];
-  const std::int64_t r = blockIdx.x;
+/// Blocks stay and add to the same stream of row after row, eight neighbouring values a thread; products of the weights lie in shared memory.
+template <int kMostThreads>
+__global__ __launch_bounds__(kMostThreads, kMostThreads == kUsualGateThreads ? kGateBlocks : 1) void engram_gate_kernel(EngramGateParams p) {
+  extern __shared__ double2 weights[];  // [kVector / 2][thread]
+  __shared__ BlockSums<3> shared;
   const std::int32_t s = blockIdx.y;
-  if (p.is_image != nullptr && p.is_image[r] != 0) {
-    return;
-  }
-  const bf16* keys = row_at(p.kv, r * (p.streams + 1), p.hidden);
-  const bf16* key = row_at(keys, s, p.hidden);
-  const bf16* value = row_at(keys, p.streams, p.hidden);
-  bf16* h = row_at(p.h, r * p.streams + s, p.hidden);
-  double sums[3] = {};  // weighted product, squares of h, squares of the key
-  for (std::int32_t c = threadIdx.x * kVector; c < p.hidden; c += kGateThreads * kVector) {
-    const Vector a = load_vector(h + c);
-    const Vector b = load_vector(key + c);
+  const std::int32_t c = threadIdx.x * kVector;
+  const bool inside = c < p.hidden;
+  if (inside) {
     const Vector q = load_vector(row_at(p.q_weight, s, p.hidden) + c);
     const Vector k = load_vector(row_at(p.k_weight, s, p.hidden) + c);
 #pragma unroll
-    for (int e = 0; e < kVector; ++e) {
-      const double x = a.v[e];
-      const double y = b.v[e];
-      sums[0] += x * (static_cast<double>(q.v[e]) * k.v[e]) * y;
-      sums[1] += x * x;
-      sums[2] += y * y;
+    for (int e = 0; e < kVector; e += 2) {
+      weights[e / 2 * blockDim.x + threadIdx.x] = {static_cast<double>(q.v[e]) * k.v[e], static_cast<double>(q.v[e + 1]) * k.v[e + 1]};
     }
   }
-  block_sums(sums, shared);
-  const double norms = sqrt(sums[1] / p.hidden + p.norm_eps) * sqrt(sums[2] / p.hidden + p.norm_eps);
-  const double gate = gate_of(sums[0] / norms / sqrt(static_cast<double>(p.hidden)));
-  for (std::int32_t c = threadIdx.x * kVector; c < p.hidden; c += kGateThreads * kVector) {
-    Vector out = load_vector(h + c);
-    const Vector v = load_vector(value + c);
-#pragma unroll
-    for (int e = 0; e < kVector; ++e) {
-      out.v[e] = to_float(round_bf16(out.v[e] + gate * v.v[e]));
+  begin_in_turn();
+  uint4 h{};
+  uint4 key{};
+  uint4 value{};
+  const auto load = [&](std::int32_t r) {
+    if (r < p.num_rows && inside) {
+      const bf16* keys = row_at(p.kv, std::int64_t{r} * (p.streams + 1), p.hidden) + c;
+      h = *reinterpret_cast<const uint4*>(row_at(p.h, std::int64_t{r} * p.streams + s, p.hidden) + c);
+      key = *reinterpret_cast<const uint4*>(row_at(keys, s, p.hidden));
+      value = *reinterpret_cast<const uint4*>(row_at(keys, p.streams, p.hidden));
     }
-    store_vector(out, h + c);
+  };
+  load(static_cast<std::int32_t>(blockIdx.x));
+  for (auto r = static_cast<std::int32_t>(blockIdx.x); r < p.num_rows; r += static_cast<std::int32_t>(gridDim.x)) {
+    const Vector own = vector_of(h);
+    const Vector of_key = vector_of(key);
+    const uint4 of_value = value;
+    load(r + static_cast<std::int32_t>(gridDim.x));
+    double sums[3] = {};  // weighted product, squares of h, squares of the key; all products are exact
+    if (inside) {
+#pragma unroll
+      for (int e = 0; e < kVector; ++e) {
+        const double2 two = weights[e / 2 * blockDim.x + threadIdx.x];
+        const double x = own.v[e];
+        const double y = of_key.v[e];
+        sums[0] = fma(x * (e % 2 == 0 ? two.x : two.y), y, sums[0]);
+        sums[1] = fma(x, x, sums[1]);
+        sums[2] = fma(y, y, sums[2]);
+      }
+    }
+    const double gate = of_block_sums(sums, shared, [&](const double(&all)[3]) {
+      const double norms = sqrt(all[1] / p.hidden + p.norm_eps) * sqrt(all[2] / p.hidden + p.norm_eps);
+      return gate_of(all[0] / norms / sqrt(static_cast<double>(p.hidden)));
+    });
+    if (inside && (p.is_image == nullptr || p.is_image[r] == 0)) {
+      Vector out = own;
+      const Vector v = vector_of(of_value);
+#pragma unroll
+      for (int e = 0; e < kVector; ++e) {
+        out.v[e] = to_float(round_bf16(out.v[e] + gate * v.v[e]));
+      }
+      store_vector(out, row_at(p.h, std::int64_t{r} * p.streams + s, p.hidden) + c);
+    }
   }
 }
 
@@ -104,7 +128,15 @@ void engram_gather(const EngramGatherParams& p, cudaStream_t stream) {
 }
 
 void engram_gate(const EngramGateParams& p, cudaStream_t stream) {
-  start(engram_gate_kernel, {.grid = dim3(p.num_rows, p.streams), .block = kGateThreads}, stream, p);
+  check(fits_vectors(p.hidden), "a row of a stream fits a block");
+  const int threads = vector_threads(p.hidden);
+  const bool is_usual = threads <= kUsualGateThreads;
+  const int most = std::max(1, (is_usual ? kGateBlocks : 1) * num_multiprocessors() / p.streams);
+  start(is_usual ? engram_gate_kernel<kUsualGateThreads> : engram_gate_kernel<kRowThreads>,
+        {.grid = dim3(std::min(p.num_rows, most), p.streams),
+         .block = threads,
+         .shared_bytes = static_cast<std::size_t>(threads) * kVector * sizeof(double)},
+        stream, p);
 }
 
 }  // namespace deepinfer::cuda

@@ -11,9 +11,11 @@
 
 namespace deepinfer::cuda {
 
+// collapse.cu
+void collapse_norm(const CollapseNormParams&, cudaStream_t);
+
 // rows.cu
 void embed(const EmbedParams&, cudaStream_t);
-void collapse_norm(const CollapseNormParams&, cudaStream_t);
 void expand(const ExpandParams&, cudaStream_t);
 void mean_streams(const MeanStreamsParams&, cudaStream_t);
 void rms_norm(const RmsNormParams&, cudaStream_t);

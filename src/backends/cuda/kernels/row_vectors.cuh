@@ -2,6 +2,7 @@
 // For widths that are multiples of 32 and at most kMaxVectorWidth.
 #pragma once
 
+#include "backends/cuda/kernels/block_sums.cuh"
 #include "backends/cuda/kernels/codecs.cuh"
 
 namespace deepinfer::cuda {
@@ -38,21 +39,44 @@ __device__ __forceinline__ void store_vector(const Vector& x, bf16* out) {
   *reinterpret_cast<uint4*>(out) = make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-/// x <- rms(x; weight), rounded. All threads of the block take part; those beyond the row hold zeros.
-__device__ __forceinline__ void norm_vector(Vector& x, const bf16* weight, std::int32_t width, float eps, bool inside, double* shared) {
+/// bf16(w (x inverse)) in double precision.
+inline __device__ __noinline__ float scale_exactly(float x, float w, double inverse) { return to_float(round_bf16(w * (x * inverse))); }
+
+/// x <- rms(x; weight), rounded; `weight`: the thread's eight values, bf16. All threads of the block take part; those beyond the row hold zeros.
+/// Single precision decides the rounding of nearly all values: of w x, which is exact, times the inverse it is wrong by less than 2^-22.
+__device__ __forceinline__ void norm_vector(Vector& x, const uint4& weight, std::int32_t width, float eps, bool inside, BlockSums<1>& shared) {
+  constexpr float kError = 0x1p-22F;
+  constexpr float kLeast = 0x1p-90F;  // below it products may have fewer digits
   double squares = 0;
 #pragma unroll
   for (const float value : x.v) {
-    squares += static_cast<double>(value) * value;
+    squares = fma(static_cast<double>(value), static_cast<double>(value), squares);  // products are exact
   }
-  const double inverse = 1.0 / sqrt(block_sum(squares, shared) / width + eps);
-  if (inside) {
-    const Vector w = load_vector(weight + threadIdx.x * kVector);
+  const double inverse = inverse_norm(squares, width, eps, shared);
+  if (!inside) {
+    return;
+  }
+  const auto quick_inverse = static_cast<float>(inverse);
+  const Vector w = vector_of(weight);
+  unsigned open = 0;  // one branch for all
+  Vector out;
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    const float product = w.v[i] * x.v[i];
+    const float y = product * quick_inverse;
+    const unsigned bounds = bf16_pair(y * (1.0F - kError), y * (1.0F + kError));
+    out.v[i] = __uint_as_float(bounds << 16);
+    open |= bounds >> 16 == (bounds & 0xFFFFU) && fminf(fabsf(product), fabsf(y)) > kLeast && fabsf(y) < INFINITY ? 0U : 1U << i;
+  }
+  if (open != 0) {
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
-      x.v[i] = to_float(round_bf16(w.v[i] * (x.v[i] * inverse)));
+      if ((open >> i & 1U) != 0) {
+        out.v[i] = scale_exactly(x.v[i], w.v[i], inverse);
+      }
     }
   }
+  x = out;
 }
 
 struct VectorQ8 {

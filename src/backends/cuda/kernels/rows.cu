@@ -1,6 +1,7 @@
 // Residual streams, norms, quantisation and rotations: one block a row (docs/spec/model.md 4.3-4.6, 5.1-5.3).
 #include <algorithm>
 
+#include "backends/cuda/kernels/block_sums.cuh"
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/launch.h"
 #include "backends/cuda/kernels/row_vectors.cuh"
@@ -29,85 +30,18 @@ __global__ void embed_kernel(EmbedParams p) {
   }
 }
 
-__global__ void collapse_norm_kernel(CollapseNormParams p) {
-  begin_in_turn();
-  extern __shared__ bf16 x[];
-  __shared__ double sums[kRowWarps];
-  const std::int64_t r = blockIdx.x;
-  const bf16* h = row_at(p.h, r, static_cast<std::int64_t>(p.streams) * p.hidden);
-  for (std::int32_t c = threadIdx.x; c < p.hidden; c += kRowThreads) {
-    double sum = 0;
-    for (std::int32_t s = 0; s < p.streams; ++s) {
-      sum += static_cast<double>(p.pre[r * p.streams + s]) * to_float(row_at(h, s, p.hidden)[c]);
-    }
-    x[c] = round_bf16(sum);
-    if (p.x != nullptr) {
-      row_at(p.x, r, p.hidden)[c] = x[c];
-    }
-  }
-  __syncthreads();
-  norm_row(x, p.weight, p.hidden, p.norm_eps, x, sums);
-  for (std::int32_t c = threadIdx.x; c < p.hidden; c += kRowThreads) {
-    row_at(p.y, r, p.hidden)[c] = x[c];
-    if (p.q8.codes != nullptr) {
-      store_q8(x[c], c, row_at(p.q8.codes, r, p.hidden), row_at(p.q8.scales, r, p.hidden / kQ8Group));
-    }
-  }
-}
-
-/// The thread's values of x = bf16(sum of streams times pre).
-__device__ __forceinline__ Vector collapse_vector(const CollapseNormParams& p, std::int64_t r, std::int32_t c) {
-  double sums[kVector] = {};
-  for (std::int32_t s = 0; s < p.streams; ++s) {
-    const double pre = p.pre[r * p.streams + s];
-    const Vector h = load_vector(row_at(p.h, r * p.streams + s, p.hidden) + c);
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      sums[i] += pre * h.v[i];
-    }
-  }
-  Vector out;
-#pragma unroll
-  for (int i = 0; i < kVector; ++i) {
-    out.v[i] = to_float(round_bf16(sums[i]));
-  }
-  return out;
-}
-
-__global__ void collapse_norm_vectors_kernel(CollapseNormParams p) {
-  __shared__ double sums[kRowWarps];
-  begin_in_turn();
-  const std::int64_t r = blockIdx.x;
-  const std::int32_t c = threadIdx.x * kVector;
-  const bool inside = c < p.hidden;
-  Vector x{};
-  if (inside) {
-    x = collapse_vector(p, r, c);
-    if (p.x != nullptr) {
-      store_vector(x, row_at(p.x, r, p.hidden) + c);
-    }
-  }
-  norm_vector(x, p.weight, p.hidden, p.norm_eps, inside, sums);
-  if (inside) {
-    store_vector(x, row_at(p.y, r, p.hidden) + c);
-  }
-  const VectorQ8 q8 = quantise_vector(x);
-  if (inside && p.q8.codes != nullptr) {
-    store_vector_q8(q8, c, row_at(p.q8.codes, r, p.hidden), row_at(p.q8.scales, r, p.hidden / kQ8Group));
-  }
-}
-
 __global__ void rms_norm_vectors_kernel(RmsNormParams p) {
-  __shared__ double sums[kRowWarps];
-  begin_in_turn();
-  const std::int64_t r = blockIdx.x;
+  __shared__ BlockSums<1> sums;
   const std::int32_t c = threadIdx.x * kVector;
   const bool inside = c < p.width;
+  const uint4 weight = inside ? *reinterpret_cast<const uint4*>(p.weight + c) : uint4{};
+  begin_in_turn();
+  const std::int64_t r = blockIdx.x;
   Vector x{};
   if (inside) {
     x = load_vector(row_at(p.x, r, p.x_stride == 0 ? p.width : p.x_stride) + c);
   }
-  norm_vector(x, p.weight, p.width, p.norm_eps, inside, sums);
+  norm_vector(x, weight, p.width, p.norm_eps, inside, sums);
   if (inside && p.y != nullptr) {
     store_vector(x, row_at(p.y, r, p.width) + c);
   }
@@ -253,7 +187,7 @@ __global__ void add_rows_kernel(AddRowsParams p) {
 __global__ void rms_norm_kernel(RmsNormParams p) {
   begin_in_turn();
   extern __shared__ bf16 y[];
-  __shared__ double sums[kRowWarps];
+  __shared__ BlockSums<1> sums;
   const std::int64_t r = blockIdx.x;
   norm_row(row_at(p.x, r, p.x_stride == 0 ? p.width : p.x_stride), p.weight, p.width, p.norm_eps, y, sums);
   for (std::int32_t c = threadIdx.x; c < p.width; c += kRowThreads) {
@@ -295,14 +229,6 @@ __global__ void rotate_kernel(RotateParams p) {
 void embed(const EmbedParams& p, cudaStream_t stream) {
   constexpr int kColumns = kEmbedThreads * kVector;
   start(embed_kernel, {.grid = dim3(p.num_rows, (p.hidden + kColumns - 1) / kColumns), .block = kEmbedThreads}, stream, p);
-}
-
-void collapse_norm(const CollapseNormParams& p, cudaStream_t stream) {
-  if (fits_vectors(p.hidden)) {
-    start(collapse_norm_vectors_kernel, {.grid = dim3(p.num_rows), .block = vector_threads(p.hidden)}, stream, p);
-  } else {
-    start(collapse_norm_kernel, {.grid = dim3(p.num_rows), .block = kRowThreads, .shared_bytes = p.hidden * sizeof(bf16)}, stream, p);
-  }
 }
 
 void expand(const ExpandParams& p, cudaStream_t stream) {
