@@ -66,14 +66,21 @@ struct ColumnTiles {
   [[nodiscard]] std::int64_t values(int k) const { return places * k; }
 };
 
-/// Wide tiles are as wide as their columns, in steps of kWideStep.
-inline constexpr int kWideStep = 32;
+/// Wide tiles are as wide as their columns, in steps: of kWideStep where they have at most kFineColumns, which one kernel does, of twice that
+/// where they may have more, which another does (one that does all is too much for `ptxas`, which then runs products one by one).
+inline constexpr int kWideStep = 16;
+inline constexpr int kLeastWideColumns = 64;  // fewer take narrow tiles, but for experts
+inline constexpr int kFineColumns = 160;      // two sets of sums, as weights with slices need
 inline constexpr int kMostWideColumns = 256;
-[[nodiscard]] constexpr int wide_columns(int columns) { return (columns + kWideStep - 1) / kWideStep * kWideStep; }
+/// `most`: columns of the largest tile.
+[[nodiscard]] constexpr int wide_columns(int columns, int most) {
+  const int step = most <= kFineColumns ? kWideStep : 2 * kWideStep;
+  return (columns + step - 1) / step * step;
+}
 /// Where columns lie of an expert that has `columns` of them: even parts, so that no part is nearly empty.
-[[nodiscard]] constexpr int wide_part(int columns) {
-  const int parts = (columns + kMostWideColumns - 1) / kMostWideColumns;
-  return parts == 0 ? kMostWideColumns : (columns + parts - 1) / parts;
+[[nodiscard]] constexpr int wide_part(int columns, int most) {
+  const int parts = (columns + most - 1) / most;
+  return parts == 0 ? most : (columns + parts - 1) / parts;
 }
 
 /// Slices of k that are summed apart and added first to last: many where few rows of a weight, and so few blocks, have to occupy the GPU.
