@@ -87,18 +87,16 @@ constexpr unsigned kPieceThreads = kind == WeightKind::bf16 ? kCopyWarps * 32 : 
 template <WeightKind kind>
 constexpr unsigned kArrivals = kPieceThreads<kind> + 1;
 
-/// bf16: each of `kWarps` warps copies its part of the rows, in pieces of 16 bytes.
-template <int kWarps>
+/// bf16: each warp copies a quarter of the rows, in pieces of 16 bytes.
 __device__ __forceinline__ void copy_weights_bf16(const GemmParams& gemm, const GemmWork& work, int tile_row, int step, std::uint32_t to,
                                                   std::uint32_t barrier) {
   constexpr int kPieces = kRowBytes<WeightKind::bf16> / 16;
-  constexpr int kThreadRows = kWarps * 32 / kPieces;  // rows the warps copy at once
+  constexpr int kThreadRows = kCopyWarps * 32 / kPieces;  // rows the warps copy at once
   const int thread = threadIdx.x - kConsumerWarps * 32;
   const int piece = thread % kPieces;
   const std::int64_t bytes = row_bytes<WeightKind::bf16>(gemm.k);
   const std::uint8_t* source = work.codes + work.weight_row * bytes + static_cast<std::int64_t>(step) * kRowBytes<WeightKind::bf16> + piece * 16;
-  constexpr int kAtOnce = 2 * kWarps;  // as registers allow
-#pragma unroll kAtOnce
+#pragma unroll
   for (int i = 0; i < kRows / kThreadRows; ++i) {
     const int row = i * kThreadRows + thread / kPieces;
     copy_16(to + piece_place<WeightKind::bf16>(row, piece), source + min(tile_row + row, gemm.n - 1) * bytes);
@@ -111,7 +109,7 @@ template <WeightKind kind>
 __device__ __forceinline__ void copy_weights(const GemmParams& gemm, const GemmWork& work, int tile_row, int step, std::uint32_t to,
                                              std::uint32_t barrier) {
   if constexpr (kind == WeightKind::bf16) {
-    copy_weights_bf16<kCopyWarps>(gemm, work, tile_row, step, to, barrier);
+    copy_weights_bf16(gemm, work, tile_row, step, to, barrier);
   } else {
     static_assert(kCodeBytes<kind> == kUnitBytes);
     const int thread = threadIdx.x - kConsumerWarps * 32;

@@ -20,6 +20,17 @@ constexpr int kMaxSharedBytes = 227 * 1024;
 constexpr int kConsumerRegisters = 232;
 constexpr int kCopyRegisters = 40;  // fewer, and each step waits for what was spilled
 
+/// The place in the ring of activations, and where its stage begins as products want it.
+struct XPlace {
+  RingPlace ring{};
+  std::uint32_t matrix;  // in units of 16 bytes
+
+  __device__ __forceinline__ void advance(const WideParams& p, std::uint32_t first) {
+    ring.advance(p.stages);
+    matrix = ring.stage == 0 ? first : matrix + p.columns * (kGroupValues * 2 / 16);
+  }
+};
+
 /// What a warp keeps from item to item.
 template <WeightKind kind>
 struct WideWarp {
@@ -27,95 +38,110 @@ struct WideWarp {
   std::uint32_t base;  // of shared memory
   int id;              // of the warp
   Places<kind> places;
-  RingPlace weights{}, x{}, items{}, results{};
+  RingPlace weights{}, items{}, results{};
+  XPlace x{.matrix = first_x()};
 
   __device__ __forceinline__ WideMemory memory() const { return WideMemory::at<kind>(base); }
-  /// The next item's columns. What is worked out from here on is not kept from item to item for all sizes at once, in more registers than there are.
-  __device__ __forceinline__ int next_columns() {
-    const int columns = next_item(memory().items, items).columns;
-    asm volatile("" : "+r"(base), "+r"(id), "+r"(places.codes), "+r"(places.scale[0]), "+r"(places.scale[1]));
-    return columns;
-  }
+  __device__ __forceinline__ std::uint32_t first_x() const { return memory().x.memory / 16; }
+  __device__ __forceinline__ std::uint32_t weights_full() const { return memory().weights.full(weights.stage); }
+  __device__ __forceinline__ std::uint32_t x_full() const { return memory().x.full(x.ring.stage); }
 };
 
-/// Pairs of instructions that are under way or have their operands: as registers allow.
-template <WeightKind kind, bool kSliced, int kColumns>
-constexpr int kBuffers = (kSliced ? 2 : 1) * kColumns / 2 <= 128 && kColumns <= 160 && false ? 4 : 2;
-
-/// One chain of products: the sum over the steps [first, end). Pairs of instructions (units): while some run, operands of the next are made.
-template <WeightKind kind, int kColumns, int kBuffers>
+/// One chain of products: the sum over the steps [first, end). Pairs of instructions (units): while one runs, operands of the next are made;
+/// more would take too many registers.
+template <WeightKind kind, int kColumns>
 struct Chain {
   static constexpr int kUnits = 2 * kStepGroups<kind>;
+  /// Codes of a step are on their way before the products of the one before are awaited, as registers allow.
+  static constexpr bool kLoadsAhead = kind != WeightKind::bf16 && kColumns <= kFineColumns;
 
   WideWarp<kind>& warp;
   float (&sums)[kColumns / 2];
-  unsigned a[kBuffers][2][4];
-  RingPlace read = warp.x;  // the first stage of activations that is not known to have been read
-  int unread = 0;           // stages from there on
+  unsigned a[2][2][4];
+  ThreadCodes codes;
+  int previous = -1;  // stage of activations that the group before the current one has not finished reading
 
-  __device__ __forceinline__ void release_read() {
-    release(warp.memory().x, read.stage);
-    read.advance(warp.p.stages);
+  __device__ __forceinline__ void load(int step, int unit) {
+    load_unit<kind>(warp.memory().weights.memory + warp.weights.stage * kWeightBytes<kind>, warp.places, step, unit, codes);
   }
 
-  template <int kFirst>
+  /// Everything that the first products of a step need is there.
+  __device__ __forceinline__ void begin_step(int step) {
+    wait_barriers(warp.weights_full(), warp.weights.parity, warp.x_full(), warp.x.ring.parity);
+    load(step, 0);
+  }
+
+  __device__ __forceinline__ void multiply_unit(int unit) {
+    const std::uint64_t first = (std::uint64_t{128 / 16} << 32 | static_cast<std::uint32_t>(kColumns) << 16) + warp.x.matrix + unit % 2 * 4 * kColumns;
+    begin_products();
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      cuda::multiply<kColumns>(sums, a[unit % 2][i], first + i * 2 * kColumns);  // two pieces of 8 values on
+    }
+    end_products();
+  }
+
+  template <bool kIsLast>
   __device__ __forceinline__ void multiply_step(int step) {
-    wait_barrier(warp.memory().weights.full(warp.weights.stage), warp.weights.parity);
-    ThreadCodes codes;
+    if (!kLoadsAhead) {
+      begin_step(step);
+    }
 #pragma unroll
     for (int unit = 0; unit < kUnits; ++unit) {
-      unsigned(&operands)[2][4] = a[(kFirst + unit) % kBuffers];
-      load_unit<kind>(warp.memory().weights.memory + warp.weights.stage * kWeightBytes<kind>, warp.places, step, unit, codes);
-      unpack_unit<kind>(codes, unit, warp.p.gemm.k & 1, operands);
+      if (kind == WeightKind::bf16 && unit > 0) {
+        load(step, unit);
+      }
+      unpack_unit<kind>(codes, unit, warp.p.gemm.k & 1, a[unit % 2]);
       if (unit + 1 == kUnits) {
         release(warp.memory().weights, warp.weights.stage);  // all lanes have their codes
+        warp.weights.advance(kWeightStages<kind>);
       }
-      if (unit % 2 == 0) {
-        wait_barrier(warp.memory().x.full(warp.x.stage), warp.x.parity);
-      }
-      multiply_unit<kColumns>(sums, operands, warp.memory().x.memory + warp.x.stage * (warp.p.columns * kGroupValues * 2), unit);
-      wait_products<kBuffers - 1>();
-      if (unit % 2 == 0) {
-        if (unread == kBuffers / 2) {
-          release_read();
-        } else {
-          ++unread;
+      multiply_unit(unit);
+      const int stage = warp.x.ring.stage;
+      if (unit % 2 == 1) {
+        warp.x.advance(warp.p, warp.first_x());
+        if (unit + 1 < kUnits) {
+          wait_barrier(warp.x_full(), warp.x.ring.parity);
+        } else if (kLoadsAhead && !kIsLast) {
+          begin_step(step + 1);
         }
-      } else {
-        warp.x.advance(warp.p.stages);
+      }
+      wait_products<1>();
+      if (unit % 2 == 0) {
+        if (previous >= 0) {
+          release(warp.memory().x, previous);
+        }
+        previous = stage;
       }
     }
-    warp.weights.advance(kWeightStages<kind>);
   }
 
   __device__ __forceinline__ void multiply(int first, int end) {
-    constexpr int kSteps = kBuffers > kUnits ? kBuffers / kUnits : 1;  // that use each buffer once
-    static_assert(kSteps <= 2);
 #pragma unroll
     for (float& sum : sums) {
       sum = 0;
     }
-    int step = first;
-#pragma unroll 1
-    for (; step + kSteps <= end; step += kSteps) {
-      multiply_step<0>(step);
-      if constexpr (kSteps == 2) {
-        multiply_step<kUnits>(step + 1);
-      }
+    if (first == end) {
+      return;
     }
-    if (kSteps == 2 && step < end) {
-      multiply_step<0>(step);
+    if (kLoadsAhead) {
+      begin_step(first);
+    }
+#pragma unroll 1
+    for (int step = first; step < end - (kLoadsAhead ? 1 : 0); ++step) {
+      multiply_step<false>(step);
+    }
+    if (kLoadsAhead) {
+      multiply_step<true>(end - 1);
     }
     wait_products<0>();
     take_sums(sums);
-    for (; unread > 0; --unread) {
-      release_read();
-    }
+    release(warp.memory().x, previous);
   }
 };
 
 template <WeightKind kind, bool kSliced, int kColumns>
-__device__ __forceinline__ void multiply_item(WideWarp<kind>& warp) {
+__device__ __forceinline__ void multiply_item(WideWarp<kind>& warp, const ItemPart& item) {
   const int steps = warp.p.gemm.k / kStepValues<kind>;
   float total[kColumns / 2];
   if constexpr (kSliced) {
@@ -125,16 +151,21 @@ __device__ __forceinline__ void multiply_item(WideWarp<kind>& warp) {
       sum = -0.0F;  // what is added to it stays as it is
     }
     for (int slice = 0; slice < kSlices; ++slice) {
-      Chain<kind, kColumns, kBuffers<kind, kSliced, kColumns>>{warp, sums}.multiply(slice_begin(slice, steps), slice_begin(slice + 1, steps));
+      Chain<kind, kColumns>{warp, sums}.multiply(slice_begin(slice, steps), slice_begin(slice + 1, steps));
 #pragma unroll
       for (int i = 0; i < kColumns / 2; ++i) {
         total[i] += sums[i];
       }
     }
   } else {
-    Chain<kind, kColumns, kBuffers<kind, kSliced, kColumns>>{warp, total}.multiply(0, steps);
+    Chain<kind, kColumns>{warp, total}.multiply(0, steps);
   }
-  pass_results<kind, kColumns>(warp.memory().results_of(warp.id / 4), warp.results, warp.id, total);
+  const Ring results = warp.memory().results_of(warp.id / 4);
+  if constexpr (kind == WeightKind::bf16) {
+    store_own<kColumns>(warp.p.gemm, item, results.memory + warp.id % 4 * (kOwnColumns * kOwnColumnBytes), item.place + warp.id * 16, total);
+  } else {
+    pass_results<kColumns>(results, warp.results, warp.id, total);
+  }
 }
 
 template <WeightKind kind, bool kSliced, int kMost>
@@ -143,31 +174,32 @@ __device__ __forceinline__ void multiply_items(const WideParams& p, std::uint32_
   const int id = static_cast<int>(threadIdx.x) / 32;
   WideWarp<kind> warp{p, base, id, Places<kind>(id * 16 + threadIdx.x % 32 / 4)};
   while (true) {
-    const int steps = warp.next_columns() / kStep;
+    const ItemPart item = next_item(warp.memory().items, warp.items);
+    const int steps = item.columns / kStep;
     if (steps == 0) {
       return;
     }
     if constexpr (!kSliced) {  // with slices tiles have at least kLeastWideColumns
       switch (steps) {
-        case 1: multiply_item<kind, kSliced, kStep>(warp); continue;
-        case 2: multiply_item<kind, kSliced, 2 * kStep>(warp); continue;
-        case 3: multiply_item<kind, kSliced, 3 * kStep>(warp); continue;
+        case 1: multiply_item<kind, kSliced, kStep>(warp, item); continue;
+        case 2: multiply_item<kind, kSliced, 2 * kStep>(warp, item); continue;
+        case 3: multiply_item<kind, kSliced, 3 * kStep>(warp, item); continue;
         default: break;
       }
     }
     if constexpr (kMost > 8 * kStep) {
       switch (steps) {
-        case 9: multiply_item<kind, kSliced, 9 * kStep>(warp); continue;
-        case 10: multiply_item<kind, kSliced, 10 * kStep>(warp); continue;
+        case 9: multiply_item<kind, kSliced, 9 * kStep>(warp, item); continue;
+        case 10: multiply_item<kind, kSliced, 10 * kStep>(warp, item); continue;
         default: break;
       }
     }
     switch (steps) {
-      case 4: multiply_item<kind, kSliced, 4 * kStep>(warp); break;
-      case 5: multiply_item<kind, kSliced, 5 * kStep>(warp); break;
-      case 6: multiply_item<kind, kSliced, 6 * kStep>(warp); break;
-      case 7: multiply_item<kind, kSliced, 7 * kStep>(warp); break;
-      default: multiply_item<kind, kSliced, 8 * kStep>(warp);
+      case 4: multiply_item<kind, kSliced, 4 * kStep>(warp, item); break;
+      case 5: multiply_item<kind, kSliced, 5 * kStep>(warp, item); break;
+      case 6: multiply_item<kind, kSliced, 6 * kStep>(warp, item); break;
+      case 7: multiply_item<kind, kSliced, 7 * kStep>(warp, item); break;
+      default: multiply_item<kind, kSliced, 8 * kStep>(warp, item);
     }
   }
 }
@@ -181,7 +213,7 @@ __global__ __launch_bounds__(kThreads, 1) void wide_gemm_kernel(const __grid_con
   const std::uint32_t base = shared_address(shared);
   const WideMemory memory = WideMemory::at<kind>(base);
   if (threadIdx.x == 0) {
-    constexpr unsigned kWeightArrivals = kind == WeightKind::bf16 ? kCopyingWarps * 32 : kPieceThreads<kind> + 1;
+    constexpr unsigned kWeightArrivals = kPieceThreads<kind> + (kind == WeightKind::bf16 ? 0 : 1);
     const auto init = [](const Ring& ring, int stages, unsigned full, unsigned empty) {
       for (int stage = 0; stage < stages; ++stage) {
         init_barrier(ring.full(stage), full);
@@ -189,7 +221,7 @@ __global__ __launch_bounds__(kThreads, 1) void wide_gemm_kernel(const __grid_con
       }
     };
     init(memory.weights, kWeightStages<kind>, kWeightArrivals, kConsumerWarps);
-    init(memory.items, kItemStages, 1, kConsumerWarps + kWarpgroups);
+    init(memory.items, kItemStages, 1, kConsumerWarps + kCopyWarps - kCopyingWarps<kind>);
     init(memory.x, p.stages, 1, kConsumerWarps);
     for (int group = 0; group < kWarpgroups; ++group) {
       init(memory.results_of(group), kResultStages, 4, 1);
@@ -207,11 +239,11 @@ __global__ __launch_bounds__(kThreads, 1) void wide_gemm_kernel(const __grid_con
   } else {
     give_registers<kCopyRegisters>();
     const int warp = static_cast<int>(threadIdx.x) / 32 - kConsumerWarps;
-    if (warp < kCopyingWarps) {
+    if (warp < kCopyingWarps<kind>) {
       copy_items<kind>(p, memory);
     } else {
       wait_for_inputs();
-      store_items<kind>(p, memory, warp - kCopyingWarps);
+      store_items(p.gemm, memory, warp - kCopyingWarps<kind>);
     }
   }
 #endif

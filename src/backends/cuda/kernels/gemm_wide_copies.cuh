@@ -9,13 +9,15 @@ namespace deepinfer::cuda::hopper {
 inline constexpr int kWideBarriers = 8;  // of a ring, at most
 inline constexpr int kWideBarrierBytes = kWideBarriers * 16;
 inline constexpr int kWarpgroups = kConsumerWarps / 4;
-inline constexpr int kCopyingWarps = 2;  // of the third warpgroup; the others store results
+/// Warps of the third warpgroup that copy; the others store results.
+template <WeightKind kind>
+constexpr int kCopyingWarps = kind == WeightKind::bf16 ? kCopyWarps : kCopyWarps - kWarpgroups;
 template <WeightKind kind>
 constexpr int kWeightStages = kind == WeightKind::fp8 ? 6 : 4;
 
 // Results of a warpgroup on their way out: stages of some columns of its 64 rows, a gap behind each column so that neighbours meet other banks.
 inline constexpr int kResultRows = 64;
-inline constexpr int kResultStages = 4;
+inline constexpr int kResultStages = 5;
 inline constexpr int kResultStageBytes = 32 * (kResultRows * 2 + 16);
 inline constexpr int kItemStages = 4;
 inline constexpr int kItemBytes = 32;
@@ -121,7 +123,7 @@ __device__ __forceinline__ void tell_item(const Ring& items, RingPlace& place, c
 }
 
 // --- the copying warps --------------------------------------------------------------------------------------------
-// Codes: one warp copies weights, one thread of another activations, so that neither waits for the other's ring. bf16: both warps copy
+// Codes: one warp copies weights, one thread of another activations, so that neither waits for the other's ring. bf16: all four warps copy
 // weights, and one thread activations in between.
 
 /// Activations of one item after the other, group by group; one thread.
@@ -171,7 +173,7 @@ struct WeightCopies {
     const std::uint32_t barrier = ring.full(place.stage);
     const std::uint32_t to = ring.memory + place.stage * kWeightBytes<kind>;
     if constexpr (kind == WeightKind::bf16) {
-      copy_weights_bf16<kCopyingWarps>(gemm, work, row, step, to, barrier);
+      copy_weights_bf16(gemm, work, row, step, to, barrier);
     } else {
       if (threadIdx.x % 32 == 0) {
         expect_bytes(barrier, kUnitsBytes<kind>);

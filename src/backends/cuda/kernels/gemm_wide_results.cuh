@@ -6,15 +6,13 @@
 
 namespace deepinfer::cuda::hopper {
 
-/// bf16 values, or sums in single precision where a bias or a width that no vector divides is possible.
-template <WeightKind kind>
-constexpr bool kPassesSums = kind == WeightKind::bf16;
-template <WeightKind kind>
-constexpr int kResultColumns = kPassesSums<kind> ? 16 : 32;  // of a stage
-template <WeightKind kind>
-constexpr int kResultColumnBytes = kResultRows * (kPassesSums<kind> ? 4 : 2) + 16;
-static_assert(kResultColumns<WeightKind::fp8> * kResultColumnBytes<WeightKind::fp8> <= kResultStageBytes);
-static_assert(kResultColumns<WeightKind::bf16> * kResultColumnBytes<WeightKind::bf16> <= kResultStageBytes);
+inline constexpr int kResultColumns = 32;                       // of a stage
+inline constexpr int kResultColumnBytes = kResultRows * 2 + 16;  // a gap, so that neighbours meet other banks
+static_assert(kResultColumns * kResultColumnBytes == kResultStageBytes);
+// Weights of bf16 have warps that copy only; and results in single precision, a bias, a width that nothing divides: each warp stores its own.
+inline constexpr int kOwnColumns = 16;
+inline constexpr int kOwnColumnBytes = 16 * 4 + 16;
+static_assert(4 * kOwnColumns * kOwnColumnBytes <= kResultStages * kResultStageBytes);
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -25,34 +23,19 @@ __device__ __forceinline__ void lay_down(std::uint32_t to, const unsigned (&tile
                : "memory");
 }
 
-/// Sixteen columns of a warp's 16 rows; `c`: their sums, `column`: the first one's place.
-template <WeightKind kind>
-__device__ __forceinline__ void lay_sixteen(std::uint32_t column, int warp_id, const float* c) {
-  const int lane = threadIdx.x % 32;
-  const int row = warp_id % 4 * 16;
-  constexpr int kBytes = kResultColumnBytes<kind>;
-  if constexpr (kPassesSums<kind>) {
-    const std::uint32_t own = column + lane % 4 * 2 * kBytes + (row + lane / 4) * 4;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      asm volatile("st.shared.f32 [%0], %1;" ::"r"(own + (i / 4 * 8 + i % 2) * kBytes + i / 2 % 2 * 32), "f"(c[i]) : "memory");
-    }
-  } else {  // sums that are NaN are all of one kind, so that the conversion leaves what to_bf16() does
-    const std::uint32_t own = column + (lane / 16 * 8 + lane % 8) * kBytes + row * 2 + lane / 8 % 2 * 16;
-    lay_down(own, {bf16_pair(c[0], c[1]), bf16_pair(c[2], c[3]), bf16_pair(c[4], c[5]), bf16_pair(c[6], c[7])});
-  }
-}
-
-/// The sums of an item, stage by stage.
-template <WeightKind kind, int kColumns>
+/// The sums of an item as bf16, stage by stage. Sums that are NaN are all of one kind, so that the conversion leaves what to_bf16() does.
+template <int kColumns>
 __device__ __forceinline__ void pass_results(const Ring& ring, RingPlace& place, int warp_id, const float (&sums)[kColumns / 2]) {
+  const int lane = threadIdx.x % 32;
+  const std::uint32_t own = ring.memory + (lane / 16 * 8 + lane % 8) * kResultColumnBytes + warp_id % 4 * 32 + lane / 8 % 2 * 16;
 #pragma unroll
-  for (int first = 0; first < kColumns; first += kResultColumns<kind>) {
+  for (int first = 0; first < kColumns; first += kResultColumns) {
     wait_barrier(ring.empty(place.stage), place.parity ^ 1U);
 #pragma unroll
-    for (int column = first; column < min(first + kResultColumns<kind>, kColumns); column += 16) {
-      lay_sixteen<kind>(ring.memory + place.stage * kResultStageBytes + (column - first) * kResultColumnBytes<kind>, warp_id,
-                        sums + column / 2);
+    for (int column = first; column < min(first + kResultColumns, kColumns); column += 16) {
+      const float* c = sums + column / 2;
+      lay_down(own + place.stage * kResultStageBytes + (column - first) * kResultColumnBytes,
+               {bf16_pair(c[0], c[1]), bf16_pair(c[2], c[3]), bf16_pair(c[4], c[5]), bf16_pair(c[6], c[7])});
     }
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
@@ -62,19 +45,55 @@ __device__ __forceinline__ void pass_results(const Ring& ring, RingPlace& place,
   }
 }
 
+/// The sums of an item straight to device memory, sixteen columns of a warp's 16 rows at a time; `row`: the warp's first.
+template <int kColumns>
+__device__ __forceinline__ void store_own(const GemmParams& p, const ItemPart& item, std::uint32_t staged, int row, const float (&sums)[kColumns / 2]) {
+  const int lane = threadIdx.x % 32;
+  const bool in_vectors = p.y_f32 != nullptr && p.bias == nullptr && p.n % kRows == 0 && p.y_stride % 4 == 0;
+  const std::uint32_t own = staged + lane % 4 * 2 * kOwnColumnBytes + lane / 4 * 4;
+#pragma unroll
+  for (int first = 0; first < kColumns; first += kOwnColumns) {
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      asm volatile("st.shared.f32 [%0], %1;" ::"r"(own + (i / 4 * 8 + i % 2) * kOwnColumnBytes + i / 2 % 2 * 32), "f"(sums[first / 2 + i]) : "memory");
+    }
+    __syncwarp();
+#pragma unroll 1
+    for (int column = lane / 4; column < kOwnColumns; column += 8) {
+      unsigned words[4];
+      load_16(staged + column * kOwnColumnBytes + lane % 4 * 16, words);
+      const std::int64_t place = (item.first_column + first + column) * p.y_stride;
+      const int n = row + lane % 4 * 4;
+      if (first + column < item.num_columns && in_vectors) {
+        *reinterpret_cast<uint4*>(p.y_f32 + place + n) = make_uint4(words[0], words[1], words[2], words[3]);
+      } else if (first + column < item.num_columns) {
+        for (int i = 0; i < 4 && n + i < p.n; ++i) {
+          const float value = __uint_as_float(words[i]) + (p.bias != nullptr ? to_float(p.bias[n + i]) : 0.0F);
+          if (p.y_f32 != nullptr) {
+            p.y_f32[place + n + i] = value;
+          } else {
+            p.y_bf16[place + n + i] = to_bf16(value);
+          }
+        }
+      }
+    }
+  }
+}
+
 /// One stage of bf16: a lane takes 16 bytes of a column at a time.
 __device__ __forceinline__ void store_values(std::uint32_t stage, bf16* y, std::int64_t stride, int columns, const Ring& ring, int index) {
   constexpr int kAtOnce = 4;
   constexpr int kTogether = 4;  // columns of an instruction
   const int lane = threadIdx.x % 32;
   y += lane / 8 * stride + lane % 8 * 8;
-  std::uint32_t from = stage + lane / 8 * kResultColumnBytes<WeightKind::fp8> + lane % 8 * 16;
+  std::uint32_t from = stage + lane / 8 * kResultColumnBytes + lane % 8 * 16;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     unsigned words[kAtOnce][4];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      load_16(from + (half * kAtOnce + i) * kTogether * kResultColumnBytes<WeightKind::fp8>, words[i]);
+      load_16(from + (half * kAtOnce + i) * kTogether * kResultColumnBytes, words[i]);
     }
     if (half == 1) {
       release(ring, index);
@@ -89,50 +108,16 @@ __device__ __forceinline__ void store_values(std::uint32_t stage, bf16* y, std::
   }
 }
 
-/// One stage of sums: a lane takes two rows of a column at a time.
-__device__ __forceinline__ void store_sums(const GemmParams& p, std::uint32_t stage, int row, std::int64_t column, int columns) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll 4
-  for (int i = 0; i < min(columns, kResultColumns<WeightKind::bf16>); ++i) {
-    float sums[2];
-    asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];"
-                 : "=f"(sums[0]), "=f"(sums[1])
-                 : "r"(stage + i * kResultColumnBytes<WeightKind::bf16> + lane * 8)
-                 : "memory");
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const int n = row + lane * 2 + j;
-      if (n < p.n) {
-        const std::int64_t place = (column + i) * p.y_stride + n;
-        const float value = sums[j] + (p.bias != nullptr ? to_float(p.bias[n]) : 0.0F);
-        if (p.y_f32 != nullptr) {
-          p.y_f32[place] = value;
-        } else {
-          p.y_bf16[place] = to_bf16(value);
-        }
-      }
-    }
-  }
-}
-
 /// All results of a warpgroup; one warp.
-template <WeightKind kind>
-__device__ void store_items(const WideParams& p, const WideMemory& memory, int group) {
+__device__ __forceinline__ void store_items(const GemmParams& p, const WideMemory& memory, int group) {
   const Ring ring = memory.results_of(group);
   RingPlace item_place, place;
   for (ItemPart item = next_item(memory.items, item_place); item.columns > 0; item = next_item(memory.items, item_place)) {
-    const int row = item.place + group * kResultRows;
-    for (int first = 0; first < item.columns; first += kResultColumns<kind>) {
+    bf16* y = p.y_bf16 + item.first_column * p.y_stride + item.place + group * kResultRows;
+    for (int first = 0; first < item.columns; first += kResultColumns) {
       wait_barrier(ring.full(place.stage), place.parity);
-      const std::uint32_t stage = ring.memory + place.stage * kResultStageBytes;
-      const std::int64_t column = item.first_column + first;
-      const int columns = item.num_columns - first;
-      if constexpr (kPassesSums<kind>) {
-        store_sums(p.gemm, stage, row, column, columns);
-        release(ring, place.stage);
-      } else {
-        store_values(stage, p.gemm.y_bf16 + column * p.gemm.y_stride + row, p.gemm.y_stride, columns, ring, place.stage);
-      }
+      store_values(ring.memory + place.stage * kResultStageBytes, y, p.y_stride, item.num_columns - first, ring, place.stage);
+      y += kResultColumns * p.y_stride;
       place.advance(kResultStages);
     }
   }
