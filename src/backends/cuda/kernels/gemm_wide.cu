@@ -52,45 +52,28 @@ struct WideWarp {
 template <WeightKind kind, int kColumns>
 struct Chain {
   static constexpr int kUnits = 2 * kStepGroups<kind>;
-  /// Codes of a step are on their way before the products of the one before are awaited, as registers allow.
-  static constexpr bool kLoadsAhead = kind != WeightKind::bf16 && kColumns <= kFineColumns;
 
   WideWarp<kind>& warp;
   float (&sums)[kColumns / 2];
   unsigned a[2][2][4];
-  ThreadCodes codes;
   int previous = -1;  // stage of activations that the group before the current one has not finished reading
 
-  __device__ __forceinline__ void load(int step, int unit) {
-    load_unit<kind>(warp.memory().weights.memory + warp.weights.stage * kWeightBytes<kind>, warp.places, step, unit, codes);
-  }
-
-  /// Everything that the first products of a step need is there.
-  __device__ __forceinline__ void begin_step(int step) {
-    wait_barriers(warp.weights_full(), warp.weights.parity, warp.x_full(), warp.x.ring.parity);
-    load(step, 0);
-  }
-
   __device__ __forceinline__ void multiply_unit(int unit) {
-    const std::uint64_t first = (std::uint64_t{128 / 16} << 32 | static_cast<std::uint32_t>(kColumns) << 16) + warp.x.matrix + unit % 2 * 4 * kColumns;
+    const std::uint64_t first = matrix_of(0, kColumns * 16) + warp.x.matrix + unit % 2 * 4 * kColumns;
     begin_products();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      cuda::multiply<kColumns>(sums, a[unit % 2][i], first + i * 2 * kColumns);  // two pieces of 8 values on
+      cuda::multiply<kColumns>(sums, a[unit % 2][i], first + i * 2 * kColumns);  // two pieces of 8 values on, in units of 16 bytes
     }
     end_products();
   }
 
-  template <bool kIsLast>
   __device__ __forceinline__ void multiply_step(int step) {
-    if (!kLoadsAhead) {
-      begin_step(step);
-    }
+    wait_barriers(warp.weights_full(), warp.weights.parity, warp.x_full(), warp.x.ring.parity);
+    ThreadCodes codes;
 #pragma unroll
     for (int unit = 0; unit < kUnits; ++unit) {
-      if (kind == WeightKind::bf16 && unit > 0) {
-        load(step, unit);
-      }
+      load_unit<kind>(warp.memory().weights.memory + warp.weights.stage * kWeightBytes<kind>, warp.places, step, unit, codes);
       unpack_unit<kind>(codes, unit, warp.p.gemm.k & 1, a[unit % 2]);
       if (unit + 1 == kUnits) {
         release(warp.memory().weights, warp.weights.stage);  // all lanes have their codes
@@ -102,8 +85,6 @@ struct Chain {
         warp.x.advance(warp.p, warp.first_x());
         if (unit + 1 < kUnits) {
           wait_barrier(warp.x_full(), warp.x.ring.parity);
-        } else if (kLoadsAhead && !kIsLast) {
-          begin_step(step + 1);
         }
       }
       wait_products<1>();
@@ -121,22 +102,15 @@ struct Chain {
     for (float& sum : sums) {
       sum = 0;
     }
-    if (first == end) {
-      return;
-    }
-    if (kLoadsAhead) {
-      begin_step(first);
-    }
 #pragma unroll 1
-    for (int step = first; step < end - (kLoadsAhead ? 1 : 0); ++step) {
-      multiply_step<false>(step);
-    }
-    if (kLoadsAhead) {
-      multiply_step<true>(end - 1);
+    for (int step = first; step < end; ++step) {
+      multiply_step(step);
     }
     wait_products<0>();
     take_sums(sums);
-    release(warp.memory().x, previous);
+    if (previous >= 0) {
+      release(warp.memory().x, previous);
+    }
   }
 };
 
