@@ -1,7 +1,7 @@
 // Which kernel multiplies. Every kernel gives the same bits (gemm_codes.cuh), so the choice is free.
-#include "backends/cuda/kernels/gemm.h"
-
 #include <algorithm>
+
+#include "backends/cuda/kernels/gemm.h"
 
 namespace deepinfer::cuda {
 namespace {
@@ -23,8 +23,8 @@ ColumnTiles even_tiles(int columns, int count, bool is_packed) {
   return {.columns = columns, .count = count, .is_packed = is_packed, .places = std::int64_t{columns} * count};
 }
 
-/// Wide tiles that take the fewest cycles: blocks come in rounds of one a multiprocessor; a tile costs its products, four cycles a column and
-/// group of 64 values, or turning codes where that takes longer, and what begins and ends it.
+/// Wide tiles that take the fewest cycles: blocks come in rounds of one a multiprocessor; a tile costs its products, four cycles a column
+/// and group of 64 values, or turning codes where that takes longer, and what begins and ends it.
 ColumnTiles wide_tiles(bool sliced, int row_tiles, int k, int num_columns) {
   constexpr std::int64_t kCyclesOfColumn = 4;
   constexpr std::int64_t kCyclesOfCodes = 450;
@@ -78,11 +78,13 @@ ColumnTiles tiles_for_experts(bool is_packed, std::int64_t num_columns, int num_
     const int most = mean + mean / 8 <= kFineColumns ? kFineColumns : kMostWideColumns;  // they vary
     const std::int64_t count = num_columns / most + with_columns;
     const std::int64_t step = wide_columns(1, most);
+    const std::int64_t narrow =
+        tiles_for_experts(true, kWideMean * num_experts, num_experts).places;  // places are never less for more columns
     return {.columns = most,
             .count = static_cast<int>(count),
             .is_packed = true,
             .is_wide = true,
-            .places = (num_columns / step + count) * step};
+            .places = std::max(narrow, (num_columns / step + count) * step)};
   }
   const int columns = expert_columns(is_packed, mean);
   return even_tiles(columns, static_cast<int>(num_columns / columns + with_columns), is_packed);

@@ -3,8 +3,10 @@
 // a step, and the activations of a group of 64 values; and it stores results that the others laid down. So the tensor cores wait for
 // nothing but what begins and ends an item, and each code is turned into an operand once for all columns of a tile.
 //
-// What bounds it: a multiprocessor takes four cycles a column for a group of 64 values of both warpgroups, reads and fills
-// shared memory at about 100 of 128 bytes a cycle meanwhile, and turns the group's codes in some 450 cycles of its instruction slots.
+// What bounds it: the tensor cores take four cycles a column for a group of 64 values of both warpgroups, and with 256 columns little else
+// counts. A warp needs about 150 instructions a group for FP8 codes and 100 for FP4, at six cycles each whatever it waits for, so that with
+// half the columns its own pace counts. Neither the cache nor storing bounds it: a quarter of the activations' bytes or no stores gain a
+// few percent.
 #include <algorithm>
 
 #include "backends/cuda/kernels/gemm_wide_results.cuh"
@@ -47,8 +49,8 @@ struct WideWarp {
   __device__ __forceinline__ std::uint32_t x_full() const { return memory().x.full(x.ring.stage); }
 };
 
-/// One chain of products: the sum over the steps [first, end). Pairs of instructions (units): while one runs, operands of the next are made;
-/// more would take too many registers.
+/// One chain of products: the sum over the steps [first, end). Pairs of instructions (units): while one runs, operands of the next are
+/// made; more would take too many registers.
 template <WeightKind kind, int kColumns>
 struct Chain {
   static constexpr int kUnits = 2 * kStepGroups<kind>;
@@ -136,7 +138,8 @@ __device__ __forceinline__ void multiply_item(WideWarp<kind>& warp, const ItemPa
   }
   const Ring results = warp.memory().results_of(warp.id / 4);
   if constexpr (kind == WeightKind::bf16) {
-    store_own<kColumns>(warp.p.gemm, item, results.memory + warp.id % 4 * (kOwnColumns * kOwnColumnBytes), item.place + warp.id * 16, total);
+    store_own<kColumns>(warp.p.gemm, item, results.memory + warp.id % 4 * (kOwnColumns * kOwnColumnBytes), item.place + warp.id * 16,
+                        total);
   } else {
     pass_results<kColumns>(results, warp.results, warp.id, total);
   }
@@ -155,25 +158,46 @@ __device__ __forceinline__ void multiply_items(const WideParams& p, std::uint32_
     }
     if constexpr (!kSliced) {  // with slices tiles have at least kLeastWideColumns
       switch (steps) {
-        case 1: multiply_item<kind, kSliced, kStep>(warp, item); continue;
-        case 2: multiply_item<kind, kSliced, 2 * kStep>(warp, item); continue;
-        case 3: multiply_item<kind, kSliced, 3 * kStep>(warp, item); continue;
-        default: break;
+        case 1:
+          multiply_item<kind, kSliced, kStep>(warp, item);
+          continue;
+        case 2:
+          multiply_item<kind, kSliced, 2 * kStep>(warp, item);
+          continue;
+        case 3:
+          multiply_item<kind, kSliced, 3 * kStep>(warp, item);
+          continue;
+        default:
+          break;
       }
     }
     if constexpr (kMost > 8 * kStep) {
       switch (steps) {
-        case 9: multiply_item<kind, kSliced, 9 * kStep>(warp, item); continue;
-        case 10: multiply_item<kind, kSliced, 10 * kStep>(warp, item); continue;
-        default: break;
+        case 9:
+          multiply_item<kind, kSliced, 9 * kStep>(warp, item);
+          continue;
+        case 10:
+          multiply_item<kind, kSliced, 10 * kStep>(warp, item);
+          continue;
+        default:
+          break;
       }
     }
     switch (steps) {
-      case 4: multiply_item<kind, kSliced, 4 * kStep>(warp, item); break;
-      case 5: multiply_item<kind, kSliced, 5 * kStep>(warp, item); break;
-      case 6: multiply_item<kind, kSliced, 6 * kStep>(warp, item); break;
-      case 7: multiply_item<kind, kSliced, 7 * kStep>(warp, item); break;
-      default: multiply_item<kind, kSliced, 8 * kStep>(warp, item);
+      case 4:
+        multiply_item<kind, kSliced, 4 * kStep>(warp, item);
+        break;
+      case 5:
+        multiply_item<kind, kSliced, 5 * kStep>(warp, item);
+        break;
+      case 6:
+        multiply_item<kind, kSliced, 6 * kStep>(warp, item);
+        break;
+      case 7:
+        multiply_item<kind, kSliced, 7 * kStep>(warp, item);
+        break;
+      default:
+        multiply_item<kind, kSliced, 8 * kStep>(warp, item);
     }
   }
 }
@@ -209,6 +233,7 @@ __global__ __launch_bounds__(kThreads, 1) void wide_gemm_kernel(const __grid_con
   }
   if (threadIdx.x < kConsumerWarps * 32) {
     take_registers<kConsumerRegisters>();
+    wait_for_inputs();
     multiply_items<kind, kSliced, kMost>(p, base);
   } else {
     give_registers<kCopyRegisters>();
@@ -244,7 +269,9 @@ void launch(const GemmParams& gemm, const ColumnTiles& tiles, int groups, cudaSt
 
 void launch_wide_gemm(WeightKind kind, const GemmParams& p, const ColumnTiles& tiles, int groups, cudaStream_t stream) {
   using hopper::launch;
-  (kind == WeightKind::fp8 ? launch<WeightKind::fp8> : kind == WeightKind::fp4 ? launch<WeightKind::fp4> : launch<WeightKind::bf16>)(p, tiles, groups, stream);
+  (kind == WeightKind::fp8   ? launch<WeightKind::fp8>
+   : kind == WeightKind::fp4 ? launch<WeightKind::fp4>
+                             : launch<WeightKind::bf16>)(p, tiles, groups, stream);
 }
 
 }  // namespace deepinfer::cuda

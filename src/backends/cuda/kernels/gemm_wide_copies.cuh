@@ -1,4 +1,5 @@
-// Items of work of the wide products (gemm_wide.cu), the rings in shared memory through which a block's warps pass them, and the warps that copy.
+// Items of work of the wide products (gemm_wide.cu), the rings in shared memory through which a block's warps pass them, and the warps that
+// copy.
 #pragma once
 
 #include "backends/cuda/kernels/gemm_operands.cuh"
@@ -15,7 +16,8 @@ constexpr int kCopyingWarps = kind == WeightKind::bf16 ? kCopyWarps : kCopyWarps
 template <WeightKind kind>
 constexpr int kWeightStages = kind == WeightKind::fp8 ? 6 : 4;
 
-// Results of a warpgroup on their way out: stages of some columns of its 64 rows, a gap behind each column so that neighbours meet other banks.
+// Results of a warpgroup on their way out: stages of some columns of its 64 rows, a gap behind each column so that neighbours meet other
+// banks.
 inline constexpr int kResultRows = 64;
 inline constexpr int kResultStages = 5;
 inline constexpr int kResultStageBytes = 32 * (kResultRows * 2 + 16);
@@ -115,8 +117,8 @@ __device__ __forceinline__ ItemPart next_item(const Ring& items, RingPlace& plac
 /// Tells the block's other warps of an item; one thread.
 __device__ __forceinline__ void tell_item(const Ring& items, RingPlace& place, const ItemPart& item) {
   wait_barrier(items.empty(place.stage), place.parity ^ 1U);
-  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(items.memory + place.stage * kItemBytes), "r"(item.columns), "r"(item.num_columns),
-               "r"(item.first_column), "r"(item.place)
+  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(items.memory + place.stage * kItemBytes), "r"(item.columns),
+               "r"(item.num_columns), "r"(item.first_column), "r"(item.place)
                : "memory");
   arrive(items.full(place.stage));
   place.advance(kItemStages);
@@ -157,14 +159,14 @@ struct WeightCopies {
   RingPlace place{};
   const std::uint8_t* codes = nullptr;
   const std::uint8_t* scales = nullptr;
-  GemmWork work{};  // bf16
-  int row = 0;
+  int last_row = 0;  // of the tile that there is; bf16
 
   __device__ __forceinline__ void begin(const WideParams& p, int index, const Item& item) {
+    GemmWork work;
     find_work(gemm, index / p.row_tiles / p.groups, item.group, p.columns, work);
-    row = item.row;
     const std::int64_t weight_row = work.weight_row + item.row;
-    codes = work.codes + weight_row * row_bytes<kind>(gemm.k);
+    codes = work.codes + weight_row * row_bytes<kind>(gemm.k) + (kind == WeightKind::bf16 ? threadIdx.x % kRowPieces * 16 : 0);
+    last_row = gemm.n - 1 - item.row;
     const int per_row = gemm.k / kWeightBlock;
     scales = kind == WeightKind::fp4 ? work.scales + weight_row * per_row
                                      : work.scales + (weight_row / kWeightBlock + threadIdx.x % 32) * per_row;
@@ -173,7 +175,8 @@ struct WeightCopies {
     const std::uint32_t barrier = ring.full(place.stage);
     const std::uint32_t to = ring.memory + place.stage * kWeightBytes<kind>;
     if constexpr (kind == WeightKind::bf16) {
-      copy_weights_bf16(gemm, work, row, step, to, barrier);
+      copy_row_pieces(to);
+      arrive_after_copies(barrier);
     } else {
       if (threadIdx.x % 32 == 0) {
         expect_bytes(barrier, kUnitsBytes<kind>);
@@ -192,6 +195,24 @@ struct WeightCopies {
       }
     }
     place.advance(kWeightStages<kind>);
+  }
+
+ private:
+  static constexpr int kRowPieces = kRowBytes<WeightKind::bf16> / 16;
+
+  /// bf16: a piece of every sixteenth row. Where those lie is worked out anew in every step, two at a time: there are no registers to keep
+  /// more.
+  __device__ __forceinline__ void copy_row_pieces(std::uint32_t to) {
+    constexpr int kThreadRows = kCopyWarps * 32 / kRowPieces;  // rows the warps copy at once
+    int row = static_cast<int>(threadIdx.x - kConsumerWarps * 32) / kRowPieces;
+    asm volatile("" : "+r"(row));
+    const int bytes = static_cast<int>(row_bytes<WeightKind::bf16>(gemm.k));
+    to += piece_place<WeightKind::bf16>(row, threadIdx.x % kRowPieces);
+#pragma unroll 2
+    for (int i = 0; i < kRows / kThreadRows; ++i) {
+      copy_16(to + i * kThreadRows * kRowBytes<WeightKind::bf16>, codes + min(row + i * kThreadRows, last_row) * bytes);
+    }
+    codes += kRowBytes<WeightKind::bf16>;
   }
 };
 

@@ -1,15 +1,16 @@
-// Results of the wide products (gemm_wide.cu): warpgroups lay sums down in shared memory, a warp for each warpgroup takes them from there to
-// device memory, a column's 64 rows together, while the next item is multiplied.
+// Results of the wide products (gemm_wide.cu): warpgroups lay sums down in shared memory, a warp for each warpgroup takes them from there
+// to device memory, a column's 64 rows together, while the next item is multiplied.
 #pragma once
 
 #include "backends/cuda/kernels/gemm_wide_copies.cuh"
 
 namespace deepinfer::cuda::hopper {
 
-inline constexpr int kResultColumns = 32;                       // of a stage
+inline constexpr int kResultColumns = 32;                        // of a stage
 inline constexpr int kResultColumnBytes = kResultRows * 2 + 16;  // a gap, so that neighbours meet other banks
 static_assert(kResultColumns * kResultColumnBytes == kResultStageBytes);
-// Weights of bf16 have warps that copy only; and results in single precision, a bias, a width that nothing divides: each warp stores its own.
+// Weights of bf16 have warps that copy only; and results in single precision, a bias, a width that nothing divides: each warp stores its
+// own.
 inline constexpr int kOwnColumns = 16;
 inline constexpr int kOwnColumnBytes = 16 * 4 + 16;
 static_assert(4 * kOwnColumns * kOwnColumnBytes <= kResultStages * kResultStageBytes);
@@ -47,7 +48,8 @@ __device__ __forceinline__ void pass_results(const Ring& ring, RingPlace& place,
 
 /// The sums of an item straight to device memory, sixteen columns of a warp's 16 rows at a time; `row`: the warp's first.
 template <int kColumns>
-__device__ __forceinline__ void store_own(const GemmParams& p, const ItemPart& item, std::uint32_t staged, int row, const float (&sums)[kColumns / 2]) {
+__device__ __forceinline__ void store_own(const GemmParams& p, const ItemPart& item, std::uint32_t staged, int row,
+                                          const float (&sums)[kColumns / 2]) {
   const int lane = threadIdx.x % 32;
   const bool in_vectors = p.y_f32 != nullptr && p.bias == nullptr && p.n % kRows == 0 && p.y_stride % 4 == 0;
   const std::uint32_t own = staged + lane % 4 * 2 * kOwnColumnBytes + lane / 4 * 4;
@@ -56,7 +58,8 @@ __device__ __forceinline__ void store_own(const GemmParams& p, const ItemPart& i
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      asm volatile("st.shared.f32 [%0], %1;" ::"r"(own + (i / 4 * 8 + i % 2) * kOwnColumnBytes + i / 2 % 2 * 32), "f"(sums[first / 2 + i]) : "memory");
+      asm volatile("st.shared.f32 [%0], %1;" ::"r"(own + (i / 4 * 8 + i % 2) * kOwnColumnBytes + i / 2 % 2 * 32), "f"(sums[first / 2 + i])
+                   : "memory");
     }
     __syncwarp();
 #pragma unroll 1

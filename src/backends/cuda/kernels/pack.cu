@@ -117,8 +117,8 @@ __device__ __forceinline__ unsigned order_fp4(unsigned codes) {
   return out;
 }
 
-/// Codes 0 and 2 lie as in a bf16 (sign 15, the others 10 to 4), one in each half of the word, codes 1 and 3 in the places that are left: sign
-/// 11, exponent but its last bit 14 to 12, that and the mantissa 3 to 0.
+/// Codes 0 and 2 lie as in a bf16 (sign 15, the others 10 to 4), one in each half of the word, codes 1 and 3 in the places that are left:
+/// sign 11, exponent but its last bit 14 to 12, that and the mantissa 3 to 0.
 __device__ __forceinline__ unsigned order_fp8(unsigned codes) {
   const unsigned even = codes & 0x00FF00FFU;
   const unsigned odd = codes >> 8 & 0x00FF00FFU;

@@ -53,13 +53,13 @@ __device__ void multiply(float (&c)[N / 2], const unsigned (&a)[4], std::uint64_
 #define DEEPINFER_IN_OUT_112 DEEPINFER_IN_OUT_104, DEEPINFER_FOUR(104), DEEPINFER_FOUR(108)
 #define DEEPINFER_IN_OUT_120 DEEPINFER_IN_OUT_112, DEEPINFER_FOUR(112), DEEPINFER_FOUR(116)
 #define DEEPINFER_IN_OUT_128 DEEPINFER_IN_OUT_120, DEEPINFER_FOUR(120), DEEPINFER_FOUR(124)
-#define DEEPINFER_MULTIPLY(N, sum_names, in_out, a0, a1, a2, a3, b0)                                                                        \
-  template <>                                                                                                                              \
-  __device__ __forceinline__ void multiply<N>(float (&c)[N / 2], const unsigned (&a)[4], std::uint64_t b) {                               \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" sum_names "}, {%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #b0  \
-                 ", 1, 1, 1, 0;"                                                                                                           \
-                 : in_out                                                                                                                  \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                                                    \
+#define DEEPINFER_MULTIPLY(N, sum_names, in_out, a0, a1, a2, a3, b0)                                                                      \
+  template <>                                                                                                                             \
+  __device__ __forceinline__ void multiply<N>(float(&c)[N / 2], const unsigned(&a)[4], std::uint64_t b) {                                 \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" sum_names "}, {%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #b0 \
+                 ", 1, 1, 1, 0;"                                                                                                          \
+                 : in_out                                                                                                                 \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                                                   \
   }
 
 DEEPINFER_MULTIPLY(8, "%0,%1,%2,%3", DEEPINFER_FOUR(0), 4, 5, 6, 7, 8)
