@@ -177,6 +177,7 @@ void expect_rows_of_long_steps_independent_at_real_widths(Device& device) {
 void expect_rows_of_products_independent_at_real_widths(Device& device) {
   const std::vector<OpCase> cases = {linear_q8_case({WeightFormat::fp8, 1, 16384, 1280}),
                                      linear_q8_case({WeightFormat::fp8, 1, 1280, 5120}),
+                                     linear_q8_case({WeightFormat::fp8, 1, 5120, 1280}),
                                      linear_q8_case({WeightFormat::fp8, 4, 256, 4096}),
                                      linear_q8_case({WeightFormat::fp4, 1, 256, 5120}),
                                      linear_q8_case({WeightFormat::fp4, 1, 16384, 1280}),
@@ -186,7 +187,8 @@ void expect_rows_of_products_independent_at_real_widths(Device& device) {
   for (const OpCase& op_case : cases) {
     for (const std::int32_t count : {70, 300, 700}) {
       const std::int32_t last = count - 1;
-      expect_choices_independent(op_case, count, {{0}, {last}, {7, 8, 9, 60, last}, first_rows(20), first_rows(50), first_rows(last)}, device);
+      expect_choices_independent(op_case, count, {{0}, {last}, {7, 8, 9, 60, last}, first_rows(20), first_rows(50), first_rows(last)},
+                                 device);
     }
   }
 }

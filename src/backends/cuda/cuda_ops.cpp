@@ -27,11 +27,6 @@ std::size_t run_scores(std::int64_t num_rows, std::int64_t scores_per_row) {
   return static_cast<std::size_t>(std::min(run, num_rows) * scores_per_row);
 }
 
-/// FP4 codes change places within their words whatever the shape.
-WeightLayout layout_of(WeightFormat format, std::int64_t rows, std::int32_t k) {
-  return format == WeightFormat::fp4 || lies_in_units(format, rows, k) ? WeightLayout::units : WeightLayout::rows;
-}
-
 }  // namespace
 
 template <class Work>
@@ -109,11 +104,11 @@ WeightLayout CudaOps::place_weight(Stream& s, const PlaceWeightParams& p) {
   } else {
     s.copy(p.scales, p.from.scales, scale_bytes);
   }
-  return layout_of(format, p.n, p.k);
+  return WeightLayout::units;  // codes change places within their words whatever the shape
 }
 
 void CudaOps::linear_q8(Stream& s, const LinearQ8Params& p) {
-  check(p.weight.layout == layout_of(p.weight.format, std::int64_t{p.groups} * p.n, p.k), "this device has placed the weight");
+  check(p.weight.layout == WeightLayout::units, "this device has placed the weight");
   if (p.num_rows > 0) {
     with_room<bf16>(s, &Rooms::activations, linear_scratch(p), [&](bf16* scratch, cudaStream_t stream) { cuda::linear_q8(p, scratch, stream); });
   }

@@ -22,6 +22,14 @@ __device__ __forceinline__ void wait_barrier(std::uint32_t barrier, unsigned par
       "r"(parity)
       : "memory");
 }
+/// Waits for two barriers; what it takes to look at them is spent once.
+__device__ __forceinline__ void wait_barriers(std::uint32_t first, unsigned first_parity, std::uint32_t second, unsigned second_parity) {
+  asm volatile(
+      "{\n.reg .pred done, too;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 too, [%2], %3;\nand.pred done, done, too;\n@!done bra again;\n}" ::"r"(first),
+      "r"(first_parity), "r"(second), "r"(second_parity)
+      : "memory");
+}
 /// Arrives and announces bytes that copies will deliver.
 __device__ __forceinline__ void expect_bytes(std::uint32_t barrier, unsigned size_bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(size_bytes) : "memory");

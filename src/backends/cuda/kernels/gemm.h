@@ -27,9 +27,9 @@ enum class WeightKind : std::uint8_t { fp8, fp4, bf16 };
   return bytes;
 }
 
-/// Quantised weights lie in units (Ops::place_weight): 128 rows by 64 bytes of codes, which four lanes' vectors of 16 bytes take in one step;
-/// the units of 128 rows follow each other along k. So do the scales of FP4 codes, four a row. What a block needs for a step is one piece:
-/// many small copies took longer than the products. Shapes that units do not divide keep their rows.
+/// Quantised weights lie in units (Ops::place_weight): 128 rows by 64 bytes of codes, which four lanes' vectors of 16 bytes take in one
+/// step; the units of 128 rows follow each other along k. So do the scales of FP4 codes, four a row. What a block needs for a step is one
+/// piece: many small copies took longer than the products. Shapes that units do not divide keep their rows.
 inline constexpr int kUnitRows = 128;
 inline constexpr int kUnitRowBytes = 64;
 inline constexpr int kUnitBytes = kUnitRows * kUnitRowBytes;
@@ -58,22 +58,29 @@ struct ColumnTiles {
   int columns = 8;  // of a tile; wide tiles of experts: at most
   int count = 0;    // of tiles, at most
   bool is_packed = false;
-  bool is_wide = false;      // packed, for launch_wide_gemm()
-  std::int64_t places = 0;   // of columns, over all packed tiles, at most
+  bool is_wide = false;     // packed, for launch_wide_gemm()
+  std::int64_t places = 0;  // of columns, over all packed tiles, at most
   /// The kernel reads activations as they are.
   [[nodiscard]] bool reads_plain() const { return !is_packed && columns <= 16; }
   /// Values of all tiles' activations when packed. Never less for more columns, so that memory for the largest step suffices for all.
   [[nodiscard]] std::int64_t values(int k) const { return places * k; }
 };
 
-/// Wide tiles are as wide as their columns, in steps of kWideStep.
-inline constexpr int kWideStep = 32;
+/// Wide tiles are as wide as their columns, in steps: of kWideStep where they have at most kFineColumns, which one kernel does, of twice
+/// that where they may have more, which another does (one that does all is too much for `ptxas`, which then runs products one by one).
+inline constexpr int kWideStep = 16;
+inline constexpr int kLeastWideColumns = 64;  // fewer take narrow tiles, but for experts
+inline constexpr int kFineColumns = 160;      // two sets of sums, as weights with slices need
 inline constexpr int kMostWideColumns = 256;
-[[nodiscard]] constexpr int wide_columns(int columns) { return (columns + kWideStep - 1) / kWideStep * kWideStep; }
+/// `most`: columns of the largest tile.
+[[nodiscard]] constexpr int wide_columns(int columns, int most) {
+  const int step = most <= kFineColumns ? kWideStep : 2 * kWideStep;
+  return (columns + step - 1) / step * step;
+}
 /// Where columns lie of an expert that has `columns` of them: even parts, so that no part is nearly empty.
-[[nodiscard]] constexpr int wide_part(int columns) {
-  const int parts = (columns + kMostWideColumns - 1) / kMostWideColumns;
-  return parts == 0 ? kMostWideColumns : (columns + parts - 1) / parts;
+[[nodiscard]] constexpr int wide_part(int columns, int most) {
+  const int parts = (columns + most - 1) / most;
+  return parts == 0 ? most : (columns + parts - 1) / parts;
 }
 
 /// Slices of k that are summed apart and added first to last: many where few rows of a weight, and so few blocks, have to occupy the GPU.
@@ -102,7 +109,7 @@ struct GemmParams {
   // Columns: all of [0, num_columns), or tiles of the columns that chose an expert.
   std::int32_t num_columns = 0;
   const std::int32_t* num_tiles = nullptr;
-  const int4* tiles = nullptr;  // expert, first column, columns; wide: the first of their places
+  const int4* tiles = nullptr;   // expert, first column, columns; wide: the first of their places
   bool tiles_are_ready = false;  // no kernel that may still run writes them: they are read before the inputs are there
   // Activations. Packed: x as pack_q8() and pack_bf16() leave them. Otherwise rows `x_stride` values apart: x_q8, or x for a bf16 weight,
   // where the tiles read plain activations; else x in the order of x_place().
@@ -129,10 +136,10 @@ struct PackParams {
   std::int32_t num_columns = 0;
   const std::int32_t* num_tiles = nullptr;
   const int4* tiles = nullptr;
-  const std::int32_t* tile_of = nullptr;  // wide tiles of experts: the tile of each kWideStep places
+  const std::int32_t* tile_of = nullptr;    // wide tiles of experts: the tile of each kWideStep places
   const std::int32_t* num_steps = nullptr;  // and how many of those there are
-  const std::int32_t* x_row = nullptr;  // packed tiles only
-  bf16* out = nullptr;                  // packed: [groups, tiles, columns * k]; otherwise [rows, groups * k]
+  const std::int32_t* x_row = nullptr;      // packed tiles only
+  bf16* out = nullptr;                      // packed: [groups, tiles, columns * k]; otherwise [rows, groups * k]
 };
 void pack_q8(const PackParams& p, const Q8Rows& x, cudaStream_t stream);
 void pack_bf16(const PackParams& p, const bf16* x, cudaStream_t stream);

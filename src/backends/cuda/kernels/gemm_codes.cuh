@@ -112,13 +112,13 @@ struct Codes;
 template <>
 struct Codes<WeightKind::fp8> {
   static constexpr int kBias = 120;
-  /// Eight codes (two words) to four pairs.
+  /// Eight codes (two words) to four pairs; words as order_fp8() leaves them.
   __device__ static __forceinline__ void unpack(const unsigned* words, __nv_bfloat162 scale, unsigned pairs[4]) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const unsigned w = words[i];
-      pairs[2 * i] = scaled((w << 8 & 0x80008000U) | (w << 4 & 0x07F007F0U), scale);
-      pairs[2 * i + 1] = scaled((w & 0x80008000U) | (w >> 4 & 0x07F007F0U), scale);
+      pairs[2 * i] = scaled(w & 0x87F087F0U, scale);
+      pairs[2 * i + 1] = scaled((w << 4 & 0x80F080F0U) | (w >> 4 & 0x07000700U), scale);
     }
   }
   static constexpr int kWordsPerUnit = 2;
@@ -166,7 +166,13 @@ __device__ __forceinline__ void unpack_activations(const unsigned* x, std::uint8
       words[1] = __byte_perm(x[0], x[1], 0x7632);
     }
     constexpr int kBias = Codes<WeightKind::fp8>::kBias;
-    Codes<WeightKind::fp8>::unpack(words, make_scale<kBias>(ue8m0), pairs);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const unsigned w = words[i];
+      pairs[2 * i] = (w << 8 & 0x80008000U) | (w << 4 & 0x07F007F0U);
+      pairs[2 * i + 1] = (w & 0x80008000U) | (w >> 4 & 0x07F007F0U);
+    }
+    scale_all(pairs, make_scale<kBias>(ue8m0));
     add_rest<kBias>(pairs, ue8m0);
     constexpr unsigned kMagnitudes = 0x7F7F7F7FU;
     const unsigned is_nan = (((words[0] & kMagnitudes) + 0x01010101U) | ((words[1] & kMagnitudes) + 0x01010101U)) & 0x80808080U;

@@ -106,18 +106,6 @@ __device__ __forceinline__ void unpack_unit(const ThreadCodes& codes, int unit, 
   keep_before_products<kind>(zero, a);
 }
 
-/// The products of a unit: `x` is where the activations of its group begin.
-template <int kColumns>
-__device__ __forceinline__ void multiply_unit(float (&acc)[kColumns / 2], const unsigned (&a)[2][4], std::uint32_t x, int unit) {
-  const std::uint64_t first = matrix_of(x, kColumns * 16) + unit % 2 * 4 * kColumns;
-  begin_products();
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    multiply<kColumns>(acc, a[i], first + i * 2 * kColumns);  // two pieces of 8 values on, in units of 16 bytes
-  }
-  end_products();
-}
-
 /// Operands of the four instructions of a group.
 template <WeightKind kind>
 __device__ __forceinline__ void unpack_group(const ThreadCodes& codes, int group, unsigned zero, unsigned (&a)[4][4]) {

@@ -192,11 +192,11 @@ __global__ void sort_pairs_kernel(MoeParams p, MoeScratch s, ColumnTiles routed)
     atomicAdd(&count[p.expert[i]], 1);
   }
   __syncthreads();
-  const std::int32_t part = routed.is_wide ? wide_part(count[e]) : routed.columns;  // columns of a tile
-  const std::int32_t room = routed.is_wide ? wide_columns(part) : part;             // their places; less in the last one of an expert
+  const std::int32_t part = routed.is_wide ? wide_part(count[e], routed.columns) : routed.columns;  // columns of a tile
+  const std::int32_t room = routed.is_wide ? wide_columns(part, routed.columns) : part;  // their places; less in the last one of an expert
   const std::int32_t tiles = (count[e] + part - 1) / part;
   const std::int32_t last = tiles == 0 ? 0 : count[e] - (tiles - 1) * part;
-  const std::int32_t places = tiles == 0 ? 0 : (tiles - 1) * room + (routed.is_wide ? wide_columns(last) : room);
+  const std::int32_t places = tiles == 0 ? 0 : (tiles - 1) * room + (routed.is_wide ? wide_columns(last, routed.columns) : room);
   const std::int32_t first = scan(count[e], warps);
   const std::int32_t first_tile = scan(tiles, warps);
   const std::int32_t first_place = scan(places, warps);

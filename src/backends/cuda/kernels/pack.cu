@@ -1,4 +1,4 @@
-// What products read, in their order. Activations: Q8 codes become bf16 values, which is exact. FP4 weights: the bits of eight codes.
+// What products read, in their order. Activations: Q8 codes become bf16 values, which is exact. Weights: the bits of the codes of a word.
 #include "backends/cuda/kernels/codecs.cuh"
 #include "backends/cuda/kernels/gemm.h"
 #include "backends/cuda/kernels/packed_order.cuh"
@@ -117,6 +117,14 @@ __device__ __forceinline__ unsigned order_fp4(unsigned codes) {
   return out;
 }
 
+/// Codes 0 and 2 lie as in a bf16 (sign 15, the others 10 to 4), one in each half of the word, codes 1 and 3 in the places that are left:
+/// sign 11, exponent but its last bit 14 to 12, that and the mantissa 3 to 0.
+__device__ __forceinline__ unsigned order_fp8(unsigned codes) {
+  const unsigned even = codes & 0x00FF00FFU;
+  const unsigned odd = codes >> 8 & 0x00FF00FFU;
+  return (even & 0x00800080U) << 8 | (even & 0x007F007FU) << 4 | (odd & 0x00800080U) << 4 | (odd & 0x00700070U) << 8 | (odd & 0x000F000FU);
+}
+
 /// A thread a piece of 16 bytes, in the order of the result.
 template <WeightFormat format>
 __global__ void place_kernel(const uint4* from, uint4* to, std::int64_t pieces, int row_bytes, bool in_units) {
@@ -135,7 +143,9 @@ __global__ void place_kernel(const uint4* from, uint4* to, std::int64_t pieces, 
     source = (first_row + row) * (row_bytes / 16) + within / (kUnitRows * kRowPieces) * kRowPieces + within % kRowPieces;
   }
   uint4 words = from[source];
-  if constexpr (format == WeightFormat::fp4) {
+  if constexpr (format == WeightFormat::fp8) {
+    words = {order_fp8(words.x), order_fp8(words.y), order_fp8(words.z), order_fp8(words.w)};
+  } else {
     words = {order_fp4(words.x), order_fp4(words.y), order_fp4(words.z), order_fp4(words.w)};
   }
   to[i] = words;

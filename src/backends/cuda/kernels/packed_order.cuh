@@ -28,7 +28,7 @@ __device__ __forceinline__ bool find_column(const PackParams& p, std::int32_t ei
     }
     tile = p.tile_of[eight * 8 / kWideStep];
     out.first = p.tiles[tile].w;
-    out.columns = wide_columns(p.tiles[tile].z);
+    out.columns = wide_columns(p.tiles[tile].z, p.columns.columns);
   }
   out.within = static_cast<std::int32_t>(eight * 8 - out.first) + in_eight;
   out.column = static_cast<std::int32_t>(out.first) + out.within;
