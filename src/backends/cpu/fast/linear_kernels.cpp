@@ -63,7 +63,7 @@ void linear_q8(const LinearQ8Params& p, Range rows, Range columns, Scratch& scra
   const Q8Selection source = {.x = p.x, .rows = rows.size(), .k = p.k, .first = std::int64_t{rows.begin} * p.groups + group, .stride = p.groups};
   Activations x(source, scratch);
   const std::int32_t width = p.groups * p.n;
-  multiply_quantised<kProductUnit>(x, p.weight, columns, Output<bf16>{row_at(p.y, rows.begin, width) + columns.begin, width}, scratch);
+  multiply_quantised<kProductUnit>(x, {p.weight}, columns, Output<bf16>{row_at(p.y, rows.begin, width) + columns.begin, width}, scratch);
 }
 
 /// What a task of a linear computes.
