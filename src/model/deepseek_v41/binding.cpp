@@ -21,7 +21,7 @@ class Binder {
     // faster with. What would take most of the memory stays in the mapped files, as it lies there.
     const bool in_place = device.info().reads_host_memory;
     reads_files_ = in_place && checkpoint.payload_bytes() > device.info().memory_bytes / (2 * kMemoryToRepack);
-    reads_quantised_files_ = in_place && checkpoint.payload_bytes() > device.info().memory_bytes / kMemoryToRepack;
+    reads_product_files_ = in_place && checkpoint.payload_bytes() > device.info().memory_bytes / kMemoryToRepack;
   }
 
   template <class T>
@@ -36,7 +36,7 @@ class Binder {
   Bf16Weight product(const std::string& name) {
     const TensorView& view = find(name);
     const bf16* const rows = view.as<bf16>();
-    if (reads_files_) {
+    if (reads_product_files_) {
       return {.values = rows, .layout = WeightLayout::rows};
     }
     auto* const to = static_cast<bf16*>(allocate(bf16_weight_bytes(view.shape[0], view.shape[1])));
@@ -80,7 +80,7 @@ class Binder {
     const TensorView& codes = find(name + ".weight");
     const TensorView& scales = find(name + ".scale");
     QuantWeight out{.format = format, .codes = codes.as<std::uint8_t>(), .scales = scales.as<std::uint8_t>()};
-    if (reads_quantised_files_) {
+    if (reads_product_files_) {
       return out;
     }
     auto* const placed_codes = static_cast<std::uint8_t*>(allocate(codes.size_bytes()));
@@ -145,7 +145,7 @@ class Binder {
   std::size_t missing_bytes_ = 0;
   std::size_t missing_host_bytes_ = 0;
   bool reads_files_ = false;
-  bool reads_quantised_files_ = false;
+  bool reads_product_files_ = false;
 };
 
 MixWeights bind_mix(Binder& bind, const std::string& prefix) {

@@ -216,8 +216,7 @@ PartSize InventorySizes::total() const {
   for (const PartSize& part : parts) {
     out.num_tensors += part.num_tensors;
     out.bytes += part.bytes;
-    out.quantised_bytes += part.quantised_bytes;
-    out.bf16_product_bytes += part.bf16_product_bytes;
+    out.placed_bytes += part.placed_bytes;
   }
   return out;
 }
@@ -230,8 +229,8 @@ InventorySizes inventory_sizes(const std::vector<ExpectedTensor>& tensors) {
     part.bytes += expected.tensor.size_bytes();
     const DType dtype = expected.tensor.dtype;
     const bool is_quantised = dtype == DType::f8_e4m3 || dtype == DType::i8 || dtype == DType::f8_e8m0;
-    part.quantised_bytes += is_quantised && expected.part != WeightPart::engram_tables ? expected.tensor.size_bytes() : 0;
-    part.bf16_product_bytes += expected.is_bf16_product ? expected.tensor.size_bytes() : 0;
+    const bool is_placed = expected.is_bf16_product || (is_quantised && expected.part != WeightPart::engram_tables);
+    part.placed_bytes += is_placed ? expected.tensor.size_bytes() : 0;
   }
   return out;
 }

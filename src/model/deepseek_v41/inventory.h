@@ -42,8 +42,7 @@ struct ExpectedTensor {
 struct PartSize {
   std::size_t num_tensors = 0;
   std::size_t bytes = 0;
-  std::size_t quantised_bytes = 0;     ///< of these: codes and scales of weights that products take (Ops::place_weight)
-  std::size_t bf16_product_bytes = 0;  ///< and their bf16 weights (Ops::place_bf16)
+  std::size_t placed_bytes = 0;  ///< of these: weights that products take (Ops::place_weight and place_bf16), scales included
 };
 
 /// Sizes by part, indexed by WeightPart.

@@ -138,8 +138,9 @@ void fetch_rows(const std::uint16_t* values, std::int64_t stride) {
 constexpr std::int32_t kAhead = 256;      // values of a row
 constexpr std::int32_t kMostShort = 512;  // sixteen rows are half of the first cache
 
-// Units lie one after the other, so what is asked for ahead is needed soon; the arithmetic of several rows would leave the memory idle otherwise.
-constexpr std::int32_t kWordsAhead = 512;
+// Of several rows, whose arithmetic would leave the memory idle otherwise: units lie one after the other, and the second cache takes more requests at a
+// time than the first, so this far ahead of it.
+constexpr std::int32_t kWordsAhead = 4096;
 
 template <int kRows>
 void multiply_few_words(const pairs::Rows& x, const std::uint32_t* words, std::int32_t num_blocks, float* sums) {
@@ -154,7 +155,7 @@ void multiply_few_words(const pairs::Rows& x, const std::uint32_t* words, std::i
 #pragma GCC unroll 16
     for (int place = 0; place < kBlockWords; ++place) {
       if constexpr (kRows > 1) {
-        _mm_prefetch(reinterpret_cast<const char*>(words + kWordsAhead + place * kUnit), _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(words + kWordsAhead + place * kUnit), _MM_HINT_T1);
       }
       sums_of_block.add(place, _mm512_loadu_si512(words + place * kUnit), rows);
     }
