@@ -196,13 +196,7 @@ void FastOps::linear_bf16(Stream&, const LinearBf16Params& p) {
 }
 
 void FastOps::add_rows(Stream&, const AddRowsParams& p) {
-  for_rows(p.num_rows, {p.width}, [&](Range rows, Scratch&) {
-    const float* x = row_at(p.x, rows.begin, p.width);
-    float* y = row_at(p.y, rows.begin, p.width);
-    for (std::int64_t i = 0; i < (rows.end - rows.begin) * p.width; ++i) {
-      y[i] += x[i];
-    }
-  });
+  for_rows(p.num_rows, {p.width}, [&](Range rows, Scratch&) { kernels_.rows.add_rows(p, rows); });
 }
 
 // --- attention ----------------------------------------------------------------------------------------------------

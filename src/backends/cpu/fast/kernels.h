@@ -60,6 +60,7 @@ struct RowKernels {
   void (*compress_pairs)(const CompressPairsParams&, Range groups, Scratch&);
   void (*store_index_keys)(const StoreIndexKeysParams&, Range rows, Scratch&);
   void (*store_compressed)(const StoreCompressedParams&, Range rows, Scratch&);
+  void (*add_rows)(const AddRowsParams&, Range rows);
 };
 
 struct LinearKernels {
