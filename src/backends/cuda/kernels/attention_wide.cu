@@ -1,12 +1,13 @@
 // Attention core for 64 heads of 512 values (docs/spec/model.md 5.4 "Core"), one kernel from queries to Q8 outputs. A cluster of blocks
 // takes a row: every warpgroup scores tiles of 64 keys for all heads, the peaks of all keys meet, probabilities go to all blocks, and every
 // block sums some columns of the output over all keys. No sum is cut, so the size of the cluster changes no bit: scores add the columns in
-// order, outputs add the keys in order, denominators add parts of 16 keys in order.
+// order, outputs add the keys in order, denominators add parts of 16 keys in order (wide_softmax.cuh).
 #include "backends/cuda/kernels/attention_wide.h"
 #include "backends/cuda/kernels/cluster.cuh"
 #include "backends/cuda/kernels/start.cuh"
 #include "backends/cuda/kernels/wide_outputs.cuh"
 #include "backends/cuda/kernels/wide_scores.cuh"
+#include "backends/cuda/kernels/wide_softmax.cuh"
 
 namespace deepinfer::cuda {
 namespace wide {
@@ -27,10 +28,10 @@ __device__ __forceinline__ void store_probabilities(Shared& shared, std::int32_t
   const std::int32_t part = threadIdx.x / 32 % kTileParts;
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
-    const float2 peak = *reinterpret_cast<const float2*>(shared.denominators + 8 * j + lane % 4 * 2);
+    const float2 base = *reinterpret_cast<const float2*>(shared.denominators + 8 * j + lane % 4 * 2);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      scores[4 * j + i] = expf(scores[4 * j + i] - (i % 2 == 0 ? peak.x : peak.y));
+      scores[4 * j + i] = probability_of(scores[4 * j + i], i % 2 == 0 ? base.x : base.y);
     }
   }
   float sums[16];
@@ -85,14 +86,22 @@ __device__ void fetch_probabilities(Shared& shared, unsigned rank) {
   }
 }
 
-/// Denominator of a head: sum of P + exp(sink - peak) of the unrounded P; 1 without keys. NaN scores make it NaN.
-__device__ __forceinline__ float denominator_of(const AttendParams& p, Shared& shared, std::int32_t head) {
-  float sum = 0;
-#pragma unroll 4
-  for (std::int32_t i = 0; i < shared.num_tiles * kTileParts; ++i) {
-    sum += shared.sums()[i * kHeads + head];
+/// The denominator of a head, by the sums of all tiles.
+__device__ __forceinline__ float join_sums(const AttendParams& p, Shared& shared, std::int32_t head) {
+  float sums[2] = {};
+#pragma unroll 1
+  for (std::int32_t tile = 0; tile < shared.num_tiles; tile += 2) {
+#pragma unroll
+    for (int odd = 0; odd < 2; ++odd) {
+      if (tile + odd < shared.num_tiles) {
+#pragma unroll
+        for (int part = 0; part < kTileParts; ++part) {
+          sums[odd] += shared.sums()[((tile + odd) * kTileParts + part) * kHeads + head];
+        }
+      }
+    }
   }
-  return sum == 0.0F ? 1.0F : sum + expf(p.sink[head] - shared.denominators[head]);  // with a key the peak alone gives 1
+  return denominator_of(sums[0], sums[1], p.sink[head], shared.denominators[head]);
 }
 
 // --- the kernel ---------------------------------------------------------------------------------------------------
@@ -157,7 +166,7 @@ __global__ __launch_bounds__(kThreads, 2) void attend_kernel(AttendParams p) {
     for (unsigned block = 0; block < kBlocks; ++block) {
       peak = fmaxf(peak, *in_block(shared.block_peaks + threadIdx.x, block));
     }
-    shared.denominators[threadIdx.x] = peak == -INFINITY ? 0.0F : peak;  // so that empty places become exp(-infinity) in any case
+    shared.denominators[threadIdx.x] = base_of(peak);
   }
   __syncthreads();
 #pragma unroll
@@ -174,7 +183,7 @@ __global__ __launch_bounds__(kThreads, 2) void attend_kernel(AttendParams p) {
   __syncthreads();
   float denominator = 1;
   if (threadIdx.x < kHeads) {
-    denominator = denominator_of(p, shared, static_cast<std::int32_t>(threadIdx.x));
+    denominator = join_sums(p, shared, static_cast<std::int32_t>(threadIdx.x));
   }
   __syncthreads();  // sums and peaks are read: their places become stages and denominators
   if (threadIdx.x < kHeads) {
@@ -212,6 +221,8 @@ void attend_wide(const AttendParams& p, cudaStream_t stream) {
   constexpr std::int32_t kSlots = 264;
   if (p.rows.num_rows <= kSlots / 8) {
     wide::launch<8>(p, stream);
+  } else if (attend_many(p, stream)) {
+    // A block a row is faster from here on.
   } else if (p.rows.num_rows <= kSlots / 4) {
     wide::launch<4>(p, stream);
   } else {

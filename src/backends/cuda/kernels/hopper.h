@@ -5,16 +5,20 @@
 
 namespace deepinfer::cuda {
 
-/// Of the current GPU, asked once.
-[[nodiscard]] inline bool runs_warpgroups() {
-  static const bool is_hopper = [] {
+/// Multiprocessors of the current GPU if it is a Hopper GPU, asked once; 0 of others.
+[[nodiscard]] inline int hopper_multiprocessors() {
+  static const int count = [] {
     int device = 0;
     int major = 0;
+    int multiprocessors = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    return major == 9;
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    return major == 9 ? multiprocessors : 0;
   }();
-  return is_hopper;
+  return count;
 }
+
+[[nodiscard]] inline bool runs_warpgroups() { return hopper_multiprocessors() != 0; }
 
 }  // namespace deepinfer::cuda

@@ -99,9 +99,30 @@ __device__ __forceinline__ void issue_product(float (&c)[64], std::uint64_t a, s
       : "l"(a), "l"(b));
 }
 
+/// c += a b: a 64 x 16, rows of a tile; b 16 x 64, the transposed rows of a tile.
+__device__ __forceinline__ void issue_product_by_rows(float (&c)[32], std::uint64_t a, std::uint64_t b) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "%32, %33, p, 1, 1, 0, 0;\n}\n"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), "+f"(c[9]),
+        "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]),
+        "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]),
+        "+f"(c[30]), "+f"(c[31])
+      : "l"(a), "l"(b));
+}
+
 /// c += a b with a in registers and b[k][n] = row n, column 16 step + k of the tile at `b`: 64 rows.
 __device__ __forceinline__ void multiply_by_rows(float (&c)[32], const unsigned (&a)[4], unsigned b, std::int32_t step) {
   issue_product(c, a, tile_descriptor(b + static_cast<unsigned>(step) * 2 * kPieceBytes, kPieceBytes));
+}
+
+/// c += a b with a[m][k] = row m, column 16 step + k of the tile at `a`, b[k][n] = row n, the same column of the tile at `b`: 64 rows each.
+__device__ __forceinline__ void multiply_rows(float (&c)[32], unsigned a, unsigned b, std::int32_t step) {
+  const unsigned column = static_cast<unsigned>(step) * 2 * kPieceBytes;
+  issue_product_by_rows(c, tile_descriptor(a + column, kPieceBytes), tile_descriptor(b + column, kPieceBytes));
 }
 
 /// c += a b with a[m][k] = row m, column 16 step + k of the tile at `a`, b[k][n] = row k of the tile blocks at `b`, column n: 64 columns a

@@ -29,13 +29,16 @@ __device__ __forceinline__ unsigned fp4_scale(unsigned code) {
   return (code & 0x7FU) == 0x7FU ? kNanPair : pair;
 }
 
-/// Eight E2M1 codes; a code's bits at the top of a bf16 are its value times 2^-126.
+/// Eight E2M1 codes; a code's bits at the top of a bf16 are its value times 2^-126. A product puts the sign and the other three bits where
+/// they belong at once.
 __device__ __forceinline__ void decode_fp4(unsigned codes, unsigned scale, unsigned (&out)[4]) {
-  const unsigned up[4] = {codes << 12, codes << 8, codes << 4, codes};
-  const unsigned at[4] = {codes << 6, codes << 2, codes >> 2, codes >> 6};
+  constexpr unsigned kSignAndValue = 0x81C081C0U;
+  const unsigned upper = codes >> 8;
+  const unsigned spread[4] = {(codes & 0x000F000FU) * 0x1040U, (codes & 0x00F000F0U) * 0x104U, (upper & 0x000F000FU) * 0x1040U,
+                              (upper & 0x00F000F0U) * 0x104U};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    out[i] = multiply_pairs((up[i] & 0x80008000U) | (at[i] & 0x01C001C0U), scale);
+    out[i] = multiply_pairs(spread[i] & kSignAndValue, scale);
   }
 }
 

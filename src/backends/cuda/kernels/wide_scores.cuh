@@ -187,7 +187,7 @@ __device__ __forceinline__ void join_lanes(float (&x)[16], const Join& join) {
   }
 }
 
-/// Scores of a tile for all heads, -infinity for empty places, and their peaks into those of the warp.
+/// Products of a tile's keys with all heads, -infinity for empty places, and their peaks into those of the warp.
 /// scores[4 j + i]: key 16 warp + lane / 4 + i / 2 * 8, head 8 j + lane % 4 * 2 + i % 2.
 template <int kAhead>
 __device__ __forceinline__ void score_tile(const AttendParams& p, Shared& shared, std::int32_t first_place, float (&scores)[32]) {
@@ -205,10 +205,9 @@ __device__ __forceinline__ void score_tile(const AttendParams& p, Shared& shared
   } else {
     multiply_keys<Fp4Pieces, kAhead>(record, queries, scores);
   }
-  constexpr float kFactor = 0.04419417382415922F * kKeyUnit;  // 512^-0.5
 #pragma unroll
   for (int i = 0; i < 32; ++i) {
-    scores[i] = record[i / 2 % 2] == nullptr ? -INFINITY : scores[i] * kFactor;
+    scores[i] = record[i / 2 % 2] == nullptr ? -INFINITY : scores[i];
   }
   float peaks[16];
 #pragma unroll

@@ -41,7 +41,7 @@ struct Shared {
   const std::uint8_t* records[kMaxPlaces];
   float warp_peaks[kWarps][kHeads];
   float block_peaks[kHeads];
-  float denominators[kHeads];  ///< before, the peaks of all keys
+  float denominators[kHeads];  ///< before, what scores are taken against
   std::int32_t taken[kMaxPlaces / 32];
   std::int32_t first_place[kMaxTiles];  ///< of the tiles that hold keys
   std::int32_t num_tiles;
