@@ -141,12 +141,9 @@ TEST_P(AttentionGolden, CompressorRowsAndIndexKeys) {
     const std::int32_t* place = memory_->put(first_rows(stored));
     const std::int32_t per_block = kBlockPositions / ratio;
     bf16* key = memory_->room<bf16>(static_cast<std::size_t>(stored * kHeadDim));
-    ops().linear_bf16(stream(), {.num_rows = stored,
-                                 .n = kHeadDim,
-                                 .k = kHeadDim,
-                                 .x = latent,
-                                 .weight = product(prefix + "indexer.wk.weight"),
-                                 .y_bf16 = key});
+    ops().linear_bf16(
+        stream(),
+        {.num_rows = stored, .n = kHeadDim, .k = kHeadDim, .x = latent, .weight = product(prefix + "indexer.wk.weight"), .y_bf16 = key});
     std::uint8_t* keys = memory_->room<std::uint8_t>(static_cast<std::size_t>(per_block * index_key_bytes(kHeadDim)));
     ops().store_index_keys(stream(), {.num_rows = stored,
                                       .index_dim = kHeadDim,

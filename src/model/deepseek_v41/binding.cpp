@@ -17,8 +17,8 @@ class Binder {
   Binder(Device& device, const weights::Checkpoint& checkpoint, EngramTables engram_tables, std::vector<Buffer>& copies)
       : device_(device), stream_(device.make_stream()), checkpoint_(checkpoint), engram_tables_(engram_tables), copies_(copies) {
     check(engram_tables != EngramTables::on_disk || device.info().reads_host_memory, "only what reads host memory reads tables in files");
-    // Copies lie in large pages, which small models are faster with, and weights of products in the order of the kernels, which every model is
-    // faster with. What would take most of the memory stays in the mapped files, as it lies there.
+    // Copies lie in large pages, which small models are faster with, and weights of products in the order of the kernels, which every model
+    // is faster with. What would take most of the memory stays in the mapped files, as it lies there.
     const bool in_place = device.info().reads_host_memory;
     reads_files_ = in_place && checkpoint.payload_bytes() > device.info().memory_bytes / (2 * kMemoryToRepack);
     reads_product_files_ = in_place && checkpoint.payload_bytes() > device.info().memory_bytes / kMemoryToRepack;

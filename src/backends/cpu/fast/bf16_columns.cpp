@@ -108,7 +108,8 @@ void visit_block(const std::uint16_t* values, std::int64_t stride, Least& least,
 void pad_block(const Columns& w, std::int32_t begin, std::uint16_t* values) {
   for (std::int32_t column = 0; column < kUnit; ++column) {
     const bool exists = column < w.num_columns;
-    _mm512_store_si512(values + column * kUnitDepth, exists ? load_values(w.first + column * w.stride + begin, w.count - begin) : _mm512_setzero_si512());
+    _mm512_store_si512(values + column * kUnitDepth,
+                       exists ? load_values(w.first + column * w.stride + begin, w.count - begin) : _mm512_setzero_si512());
   }
 }
 
@@ -138,8 +139,8 @@ void fetch_rows(const std::uint16_t* values, std::int64_t stride) {
 constexpr std::int32_t kAhead = 256;      // values of a row
 constexpr std::int32_t kMostShort = 512;  // sixteen rows are half of the first cache
 
-// Of several rows, whose arithmetic would leave the memory idle otherwise: units lie one after the other, and the second cache takes more requests at a
-// time than the first, so this far ahead of it.
+// Of several rows, whose arithmetic would leave the memory idle otherwise: units lie one after the other, and the second cache takes more
+// requests at a time than the first, so this far ahead of it.
 constexpr std::int32_t kWordsAhead = 4096;
 
 template <int kRows>
@@ -215,9 +216,8 @@ std::int32_t place_unit(const Columns& w, std::uint32_t* words) {
   for (std::int32_t begin = 0; begin < w.count; begin += kUnitDepth, words += kBlockWords * kUnit) {
     alignas(64) std::uint16_t padded[kUnit * kUnitDepth];
     pad_block(w, begin, padded);
-    visit_block<Order::pairs>(padded, kUnitDepth, least, [&]<int kWord>(Word<kWord>, __m512i columns) {
-      _mm512_storeu_si512(words + kWord * kUnit, columns);
-    });
+    visit_block<Order::pairs>(padded, kUnitDepth, least,
+                              [&]<int kWord>(Word<kWord>, __m512i columns) { _mm512_storeu_si512(words + kWord * kUnit, columns); });
   }
   return least.exponent();
 }

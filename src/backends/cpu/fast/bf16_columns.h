@@ -1,6 +1,7 @@
 // Rows of bf16 matrices as operands of the units that multiply bf16 (pairs.h, amx.h), on processors with AVX512_BF16. Weights lie in units
-// (packed_weights.h) or as in the checkpoint: then sixteen rows (columns of the product) are transposed on the way. Those units take numbers
-// below 2^-126 for zero, so every function tells the least exponent it saw. Not here: which product goes where (bf16_products-inl.h).
+// (packed_weights.h) or as in the checkpoint: then sixteen rows (columns of the product) are transposed on the way. Those units take
+// numbers below 2^-126 for zero, so every function tells the least exponent it saw. Not here: which product goes where
+// (bf16_products-inl.h).
 #pragma once
 
 #include <array>

@@ -75,7 +75,8 @@ template <class T>
 HWY_NOINLINE void multiply_placed_bf16(Bf16Activations& x, const Bf16Units& weights, Range columns, Output<T> y, Scratch& scratch) {
   const PlacedBf16& placed = weights.placed();
   const pairs::Rows words = x.pair_rows(pairs::tiling(x.rows(), pairs::kPanelTileRows));
-  const auto second_unit = [&](std::int32_t column) { return column + kUnit < columns.end ? column + kUnit : column; };  // else sums that are not used
+  // Where there is none, the first again: sums that are not used.
+  const auto second_unit = [&](std::int32_t column) { return column + kUnit < columns.end ? column + kUnit : column; };
   const auto units_of = [&](PanelPlace panel) {
     return std::array{placed.block(panel.column, panel.block), placed.block(second_unit(panel.column), panel.block)};
   };
@@ -85,7 +86,8 @@ HWY_NOINLINE void multiply_placed_bf16(Bf16Activations& x, const Bf16Units& weig
   };
   multiply_panels(x.rows(), placed.num_blocks, columns, scratch, work, [&](Range strip, const float* sums) {
     const std::int32_t exponent = std::min(placed.exponents[strip.begin / kUnit], placed.exponents[second_unit(strip.begin) / kUnit]);
-    finish_bf16(x, weights, strip, {sums, pairs::kPanelColumns, exponent}, Output<T>{y.at(0, strip.begin - columns.begin), y.stride}, scratch);
+    finish_bf16(x, weights, strip, {sums, pairs::kPanelColumns, exponent}, Output<T>{y.at(0, strip.begin - columns.begin), y.stride},
+                scratch);
   });
 }
 

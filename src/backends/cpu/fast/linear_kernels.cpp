@@ -45,7 +45,7 @@ void place_bf16([[maybe_unused]] const PlaceBf16Params& p, [[maybe_unused]] Rang
 #if HWY_TARGET == HWY_AVX3
   auto* const words = reinterpret_cast<std::uint32_t*>(p.to);
   const PlacedBf16 placed(words, p.n, p.k);
-  auto* const exponents = reinterpret_cast<std::uint8_t*>(words + (placed.exponents - reinterpret_cast<const std::uint8_t*>(placed.words)) / 4);
+  auto* const exponents = const_cast<std::uint8_t*>(placed.exponents);
   for (std::int32_t unit = units.begin; unit < units.end; ++unit) {
     const auto* first = reinterpret_cast<const std::uint16_t*>(row_at(p.from, unit * kUnit, p.k));
     const bf16_columns::Columns columns = {first, p.k, p.k, std::min(kUnit, p.n - unit * kUnit)};

@@ -29,8 +29,8 @@ HWY_INLINE VF activate(VF gate, VF up, VF limit, VF weight) {
   return round_to_bf16(hn::Mul(hn::Mul(silu, bounded_t), weight));
 }
 
-/// A weight and the one that is multiplied after it, which may be null: those of an expert are short and lie far away, and a product that begins anew has
-/// nothing else to do. What the product does not ask for piece by piece is asked for now, at most the first bytes of it.
+/// A weight and the one that is multiplied after it, which may be null: those of an expert are short and lie far away, and a product that
+/// begins anew has nothing else to do. What the product does not ask for piece by piece is asked for now, at most the first bytes of it.
 template <ProductUnit kProductUnit>
 HWY_INLINE QuantFactor before(const QuantWeight& weight, const QuantWeight* next, std::int64_t num_values, std::int32_t rows) {
   constexpr std::int64_t kMostBytes = 8192, kMostBytesByPieces = 16384;

@@ -128,8 +128,8 @@ class Fp4 {
   __m512i exponents_;
 };
 
-// Units lie one after the other, so what is asked for ahead is needed soon; the arithmetic of several rows would leave the memory idle otherwise. The second
-// cache takes more requests at a time than the first, so this far ahead of it.
+// Units lie one after the other, so what is asked for ahead is needed soon; the arithmetic of several rows would leave the memory idle
+// otherwise. The second cache takes more requests at a time than the first, so this far ahead of it.
 constexpr std::int32_t kAhead = 8192;
 constexpr std::int32_t kLineBytes = 64;
 
