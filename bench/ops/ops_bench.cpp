@@ -95,7 +95,8 @@ std::vector<OpCase> nano_cases() {
           engram_gather_case({6, 32}),
           linear_q8_case({WeightFormat::fp8, 1, 1280, 192}),
           engram_gate_case(kStreams),
-          linear_bf16_case(8192, 256, LinearResult::f32)};
+          linear_bf16_case(8192, 256, LinearResult::f32),
+          linear_bf16_case(8192, 256, LinearResult::f32_from_rows)};
 }
 
 /// The heaviest operations at the sizes of the released model; twelve experts stand for 384.
@@ -113,7 +114,8 @@ std::vector<OpCase> real_cases() {
           index_select_case({.head = {32, 128, 64}, .ratio = 1, .top_k = 512, .first_position = 1900}),
           route_case({5120, 2304, 384, 6}),
           moe_case({5120, 2304, 12, 6}),
-          linear_bf16_case(16384, 5120, LinearResult::f32)};
+          linear_bf16_case(16384, 5120, LinearResult::f32),
+          linear_bf16_case(16384, 5120, LinearResult::f32_from_rows)};
 }
 
 void print_cases(const std::vector<OpCase>& cases, const std::vector<std::int32_t>& row_counts, const std::string& filter,

@@ -87,6 +87,7 @@ class TimedDevice::TimedOps final : public Ops {
   OpTimes take() { return std::exchange(times_, {}); }
 
   WeightLayout place_weight(Stream& s, const PlaceWeightParams& p) override { return inner_.place_weight(inner(s), p); }
+  Bf16Weight place_bf16(Stream& s, const PlaceBf16Params& p) override { return inner_.place_bf16(inner(s), p); }
   void embed(Stream& s, const EmbedParams& p) override { timed("embed", rows_only(p), s, [&] { inner_.embed(inner(s), p); }); }
   void mix(Stream& s, const MixParams& p) override { timed("mix", work_of(p), s, [&] { inner_.mix(inner(s), p); }); }
   void collapse_norm(Stream& s, const CollapseNormParams& p) override { timed("collapse_norm", rows_only(p), s, [&] { inner_.collapse_norm(inner(s), p); }); }

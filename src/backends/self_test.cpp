@@ -81,6 +81,17 @@ class Bench {
     stream_->synchronize();
     return {.format = format, .codes = place.codes, .scales = place.scales, .layout = layout};
   }
+  Bf16Weight random_bf16_weight(std::int32_t n, std::int32_t k) {
+    std::vector<bf16> values(static_cast<std::size_t>(n) * static_cast<std::size_t>(k));
+    std::ranges::generate(values, [this] { return to_bf16(normal_(random_)); });
+    auto* const to = reinterpret_cast<bf16*>(room<std::uint8_t>(bf16_weight_bytes(n, k)));
+    if (is_short_) {
+      return {};
+    }
+    const Bf16Weight out = device_.ops().place_bf16(*stream_, {.n = n, .k = k, .from = values.data(), .to = to});
+    stream_->synchronize();
+    return out;
+  }
   Q8Rows q8(std::int32_t rows, std::int32_t width) {
     const auto count = static_cast<std::size_t>(rows) * static_cast<std::size_t>(width);
     return {.codes = room<std::uint8_t>(count), .scales = room<std::uint8_t>(count / kQ8Group)};
@@ -127,7 +138,7 @@ void run_products(Bench& bench, std::vector<Figures>& out) {
   float* const plain = bench.room<float>(size_of(kRows, kColumns));
   bf16* const mixed = bench.room<bf16>(size_of(kRows, kHidden));
   const QuantWeight weight = bench.random_weight(WeightFormat::fp8, kColumns, kHidden);
-  const bf16* const plain_weight = bench.random_values(size_of(kColumns, kHidden));
+  const Bf16Weight plain_weight = bench.random_bf16_weight(kColumns, kHidden);
   std::vector<ExpertWeights> experts(kExperts + 1);
   for (std::int32_t e = 0; e <= kExperts; ++e) {
     const WeightFormat format = e < kExperts ? WeightFormat::fp4 : WeightFormat::fp8;

@@ -37,6 +37,12 @@ struct QuantWeight {
   WeightLayout layout = WeightLayout::rows;
 };
 
+/// A bf16 weight of products. Rows: [n, k]; units: what Ops::place_bf16 of this device has made of them.
+struct Bf16Weight {
+  const bf16* values = nullptr;
+  WeightLayout layout = WeightLayout::rows;
+};
+
 [[nodiscard]] constexpr std::size_t weight_code_bytes(WeightFormat format, std::int64_t n, std::int64_t k) {
   return static_cast<std::size_t>(format == WeightFormat::fp8 ? n * k : n * (k / 2));
 }
@@ -50,6 +56,19 @@ struct PlaceWeightParams {
   QuantWeight from;                // host memory, may go after Stream::synchronize
   std::uint8_t* codes = nullptr;   // out, as many bytes as from.codes
   std::uint8_t* scales = nullptr;  // out, as many bytes as from.scales
+};
+
+/// Room that a device may take for a bf16 weight [n, k]: whole tiles of 16 rows by 32 values, and a byte for each 16 rows.
+[[nodiscard]] constexpr std::size_t bf16_weight_bytes(std::int64_t n, std::int64_t k) {
+  const std::int64_t units = (n + 15) / 16;
+  return static_cast<std::size_t>(units * (2 * 16 * ((k + 31) / 32 * 32) + 1));
+}
+
+/// A bf16 weight on its way from host memory, in rows, to the device.
+struct PlaceBf16Params {
+  std::int32_t n = 0, k = 0;
+  const bf16* from = nullptr;  // [n, k] host memory, may go after Stream::synchronize
+  bf16* to = nullptr;          // out, bf16_weight_bytes of room
 };
 
 /// The rows of one step. Rows of one chunk are consecutive, at consecutive positions.
@@ -187,7 +206,7 @@ struct LinearBf16Params {
   std::int32_t num_rows = 0, n = 0, k = 0;
   const bf16* x = nullptr;                  // [.., k]
   const std::int32_t* row_index = nullptr;  // [rows] row of x for each output row; null: 0, 1, 2, ...
-  const bf16* weight = nullptr;             // [n, k]
+  Bf16Weight weight;                        // [n, k]
   float* y_f32 = nullptr;                   // out [rows, n]
   bf16* y_bf16 = nullptr;                   // out [rows, n]
   const bf16* bias = nullptr;               // [n] or null
@@ -301,7 +320,7 @@ struct AttendParams {
 struct RouteParams {
   std::int32_t num_rows = 0, hidden = 0, num_experts = 0, top_k = 0;
   const bf16* u = nullptr;                 // [rows, hidden]
-  const bf16* weight = nullptr;            // [num_experts, hidden]
+  Bf16Weight weight;                       // [num_experts, hidden]
   const float* bias = nullptr;             // [num_experts] selects, never scales
   const float* bias_image = nullptr;       // [num_experts], used where is_image
   const std::uint8_t* is_image = nullptr;  // [rows] or null: none
@@ -360,6 +379,12 @@ class Ops {
     stream.copy(p.codes, p.from.codes, weight_code_bytes(p.from.format, p.n, p.k));
     stream.copy(p.scales, p.from.scales, weight_scale_bytes(p.from.format, p.n, p.k));
     return WeightLayout::rows;
+  }
+
+  /// The same for a bf16 weight.
+  virtual Bf16Weight place_bf16(Stream& stream, const PlaceBf16Params& p) {
+    stream.copy(p.to, p.from, sizeof(bf16) * static_cast<std::size_t>(p.n) * static_cast<std::size_t>(p.k));
+    return {.values = p.to, .layout = WeightLayout::rows};
   }
 
   virtual void embed(Stream&, const EmbedParams&) = 0;

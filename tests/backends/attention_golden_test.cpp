@@ -101,7 +101,7 @@ TEST_P(AttentionGolden, CompressorRowsAndIndexKeys) {
     const std::int32_t stored = kRows / ratio;
     const bf16* u = memory_->put(file.values<bf16>("input"));
     bf16* pooled = memory_->room<bf16>(static_cast<std::size_t>(stored * kHeadDim));
-    LinearBf16Params wkv{.num_rows = kRows, .n = kHeadDim, .k = kHidden, .x = u, .weight = weight<bf16>(prefix + "compressor.wkv.weight")};
+    LinearBf16Params wkv{.num_rows = kRows, .n = kHeadDim, .k = kHidden, .x = u, .weight = product(prefix + "compressor.wkv.weight")};
     if (ratio == 1) {
       wkv.y_bf16 = pooled;
       ops().linear_bf16(stream(), wkv);
@@ -110,7 +110,7 @@ TEST_P(AttentionGolden, CompressorRowsAndIndexKeys) {
       float* gate = memory_->room<float>(kRows * kHeadDim);
       wkv.y_f32 = value;
       ops().linear_bf16(stream(), wkv);
-      wkv.weight = weight<bf16>(prefix + "compressor.wgate.weight");
+      wkv.weight = product(prefix + "compressor.wgate.weight");
       wkv.y_f32 = gate;
       ops().linear_bf16(stream(), wkv);
       std::vector<std::int32_t> second;
@@ -141,12 +141,9 @@ TEST_P(AttentionGolden, CompressorRowsAndIndexKeys) {
     const std::int32_t* place = memory_->put(first_rows(stored));
     const std::int32_t per_block = kBlockPositions / ratio;
     bf16* key = memory_->room<bf16>(static_cast<std::size_t>(stored * kHeadDim));
-    ops().linear_bf16(stream(), {.num_rows = stored,
-                                 .n = kHeadDim,
-                                 .k = kHeadDim,
-                                 .x = latent,
-                                 .weight = weight<bf16>(prefix + "indexer.wk.weight"),
-                                 .y_bf16 = key});
+    ops().linear_bf16(
+        stream(),
+        {.num_rows = stored, .n = kHeadDim, .k = kHeadDim, .x = latent, .weight = product(prefix + "indexer.wk.weight"), .y_bf16 = key});
     std::uint8_t* keys = memory_->room<std::uint8_t>(static_cast<std::size_t>(per_block * index_key_bytes(kHeadDim)));
     ops().store_index_keys(stream(), {.num_rows = stored,
                                       .index_dim = kHeadDim,
@@ -203,7 +200,7 @@ TEST_P(AttentionGolden, IndexListsAndCandidates) {
     bf16* head_weight = memory_->room<bf16>(kRows * 4);
     ops().linear_bf16(
         stream(),
-        {.num_rows = kRows, .n = 4, .k = kHidden, .x = u, .weight = weight<bf16>(prefix + "weights_proj.weight"), .y_bf16 = head_weight});
+        {.num_rows = kRows, .n = 4, .k = kHidden, .x = u, .weight = product(prefix + "weights_proj.weight"), .y_bf16 = head_weight});
     std::int32_t* list = memory_->room<std::int32_t>(kRows * 16);
     ops().index_select(stream(), {.rows = rows_from_zero(*memory_, kRows),
                                   .chunks = one_chunk(*memory_, kRows, 1),

@@ -58,11 +58,17 @@ class Bf16Products : public testing::TestWithParam<Implementation> {
     const std::unique_ptr<Device> device = make_implementation(GetParam());
     OpMemory memory(*device);
     const bf16* x = memory.put(m.x);
-    const bf16* w = memory.put(m.w);
+    expect_plain_sums(m, x, Bf16Weight{memory.put(m.w)}, memory);
+    expect_plain_sums(m, x, put_bf16_weight(memory, m.w, m.n, m.k), memory);
+    EXPECT_TRUE(memory.guards_intact());
+  }
+
+  static void expect_plain_sums(const Matrices& m, const bf16* x, const Bf16Weight& w, OpMemory& memory) {
+    SCOPED_TRACE(w.layout == WeightLayout::rows ? "rows" : "units");
     for (const std::int32_t rows : {1, 2, 3, 6, 8, 9, 16, kMostRows}) {
       const std::size_t count = static_cast<std::size_t>(rows) * static_cast<std::size_t>(m.n);
       auto* y = memory.room<float>(count);
-      device->ops().linear_bf16(memory.stream(), {.num_rows = rows, .n = m.n, .k = m.k, .x = x, .weight = w, .y_f32 = y});
+      memory.ops().linear_bf16(memory.stream(), {.num_rows = rows, .n = m.n, .k = m.k, .x = x, .weight = w, .y_f32 = y});
       const std::vector<float> got = memory.read(y, count);
       for (std::int32_t row = 0; row < rows; ++row) {
         for (std::int32_t column = 0; column < m.n; ++column) {

@@ -68,7 +68,7 @@ TEST_P(Edges, ARowWithoutFiniteLogitsHasNotANumberWeightsAndValidExperts) {
                                            .num_experts = 5,
                                            .top_k = 3,
                                            .u = memory_->put(u),
-                                           .weight = memory_->put(std::vector<bf16>(5 * 32, to_bf16(0.25F))),
+                                           .weight = {memory_->put(std::vector<bf16>(5 * 32, to_bf16(0.25F)))},
                                            .bias = bias,
                                            .bias_image = bias,
                                            .routed_scaling = 1.5F,

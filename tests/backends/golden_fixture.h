@@ -63,6 +63,13 @@ class GoldenTest : public testing::TestWithParam<Implementation> {
     const T* first = view->as<T>();
     return memory_->put(std::vector<T>(first, first + view->size_bytes() / sizeof(T)));
   }
+  /// A bf16 weight of products.
+  Bf16Weight product(const std::string& name) {
+    const TensorView* view = checkpoint_->find(name);
+    check(view != nullptr, "the tiny checkpoint holds the tensor");
+    const bf16* first = view->as<bf16>();
+    return put_bf16_weight(*memory_, {first, first + view->size_bytes() / sizeof(bf16)}, view->shape[0], view->shape[1]);
+  }
   QuantWeight quantised(const std::string& name) {
     const TensorView* codes = checkpoint_->find(name + ".weight");
     const TensorView* scales = checkpoint_->find(name + ".scale");

@@ -35,7 +35,8 @@ class DamagedDevice final : public Device {
     }
   };
 
-  std::unique_ptr<Device> cpu_ = cpu::make_device({.num_threads = 1});
+  // Vector units take bf16 weights as they are copied.
+  std::unique_ptr<Device> cpu_ = cpu::make_device({.num_threads = 1, .best_unit = cpu::ProductUnit::vector});
   bool has_memory_;
 };
 

@@ -17,11 +17,11 @@ class Binder {
   Binder(Device& device, const weights::Checkpoint& checkpoint, EngramTables engram_tables, std::vector<Buffer>& copies)
       : device_(device), stream_(device.make_stream()), checkpoint_(checkpoint), engram_tables_(engram_tables), copies_(copies) {
     check(engram_tables != EngramTables::on_disk || device.info().reads_host_memory, "only what reads host memory reads tables in files");
-    // Copies lie in large pages, which small models are faster with, and quantised weights in the order of the kernels, which every model is
-    // faster with. What would take most of the memory stays in the mapped files, as it lies there.
+    // Copies lie in large pages, which small models are faster with, and weights of products in the order of the kernels, which every model
+    // is faster with. What would take most of the memory stays in the mapped files, as it lies there.
     const bool in_place = device.info().reads_host_memory;
     reads_files_ = in_place && checkpoint.payload_bytes() > device.info().memory_bytes / (2 * kMemoryToRepack);
-    reads_quantised_files_ = in_place && checkpoint.payload_bytes() > device.info().memory_bytes / kMemoryToRepack;
+    reads_product_files_ = in_place && checkpoint.payload_bytes() > device.info().memory_bytes / kMemoryToRepack;
   }
 
   template <class T>
@@ -31,6 +31,22 @@ class Binder {
 
   QuantWeight fp8(const std::string& name) { return quantised(name, WeightFormat::fp8); }
   QuantWeight fp4(const std::string& name) { return quantised(name, WeightFormat::fp4); }
+
+  /// A weight of products.
+  Bf16Weight product(const std::string& name) {
+    const TensorView& view = find(name);
+    const bf16* const rows = view.as<bf16>();
+    if (reads_product_files_) {
+      return {.values = rows, .layout = WeightLayout::rows};
+    }
+    auto* const to = static_cast<bf16*>(allocate(bf16_weight_bytes(view.shape[0], view.shape[1])));
+    if (to == nullptr) {
+      return {};
+    }
+    const auto n = static_cast<std::int32_t>(view.shape[0]);
+    const auto k = static_cast<std::int32_t>(view.shape[1]);
+    return device_.ops().place_bf16(*stream_, {.n = n, .k = k, .from = rows, .to = to});
+  }
 
   /// Codes or scales of a table of Engram.
   const std::uint8_t* table(const std::string& name) {
@@ -64,7 +80,7 @@ class Binder {
     const TensorView& codes = find(name + ".weight");
     const TensorView& scales = find(name + ".scale");
     QuantWeight out{.format = format, .codes = codes.as<std::uint8_t>(), .scales = scales.as<std::uint8_t>()};
-    if (reads_quantised_files_) {
+    if (reads_product_files_) {
       return out;
     }
     auto* const placed_codes = static_cast<std::uint8_t*>(allocate(codes.size_bytes()));
@@ -129,7 +145,7 @@ class Binder {
   std::size_t missing_bytes_ = 0;
   std::size_t missing_host_bytes_ = 0;
   bool reads_files_ = false;
-  bool reads_quantised_files_ = false;
+  bool reads_product_files_ = false;
 };
 
 MixWeights bind_mix(Binder& bind, const std::string& prefix) {
@@ -150,20 +166,20 @@ AttentionWeights bind_attention(Binder& bind, const std::string& prefix, const C
                        .compressor = {},
                        .indexer = {}};
   if (config.is_kv_source(layer)) {
-    out.compressor = {.wkv = bind.tensor<bf16>(prefix + ".compressor.wkv.weight"),
-                      .wgate = config.ratio(layer) == 2 ? bind.tensor<bf16>(prefix + ".compressor.wgate.weight") : nullptr,
+    out.compressor = {.wkv = bind.product(prefix + ".compressor.wkv.weight"),
+                      .wgate = config.ratio(layer) == 2 ? bind.product(prefix + ".compressor.wgate.weight") : Bf16Weight{},
                       .norm = bind.tensor<bf16>(prefix + ".compressor.norm.weight"),
-                      .wk = bind.tensor<bf16>(prefix + ".indexer.wk.weight"),
+                      .wk = bind.product(prefix + ".indexer.wk.weight"),
                       .k_norm = bind.tensor<bf16>(prefix + ".indexer.k_norm.weight")};
   }
   if (config.is_index_source(layer)) {
-    out.indexer = {.wq_b = bind.fp8(prefix + ".indexer.wq_b"), .weights_proj = bind.tensor<bf16>(prefix + ".indexer.weights_proj.weight")};
+    out.indexer = {.wq_b = bind.fp8(prefix + ".indexer.wq_b"), .weights_proj = bind.product(prefix + ".indexer.weights_proj.weight")};
   }
   return out;
 }
 
 FfnWeights bind_ffn(Binder& bind, const std::string& prefix, std::int32_t num_experts) {
-  FfnWeights out{.gate = bind.tensor<bf16>(prefix + ".gate.weight"),
+  FfnWeights out{.gate = bind.product(prefix + ".gate.weight"),
                  .bias = bind.tensor<float>(prefix + ".gate.bias"),
                  .bias_image = bind.tensor<float>(prefix + ".gate.bias_vl"),
                  .experts = nullptr,
@@ -211,13 +227,13 @@ DrafterWeights bind_drafter(Binder& bind, const Config& config) {
   const std::string last = "mtp." + std::to_string(num_blocks - 1);
   out.norm = bind.tensor<bf16>(last + ".norm.weight");
   out.markov_embed = bind.tensor<bf16>(last + ".markov_head.embed.weight");
-  out.markov_head = bind.tensor<bf16>(last + ".markov_head.head.weight");
+  out.markov_head = bind.product(last + ".markov_head.head.weight");
   out.confidence = bind.tensor<bf16>(last + ".confidence_head.proj.weight");
   return out;
 }
 
 AffineWeights bind_affine(Binder& bind, const std::string& name) {
-  return {.weight = bind.tensor<bf16>(name + ".weight"), .bias = bind.tensor<bf16>(name + ".bias")};
+  return {.weight = bind.product(name + ".weight"), .bias = bind.tensor<bf16>(name + ".bias")};
 }
 
 VisionWeights bind_vision(Binder& bind, const VisionConfig& config) {
@@ -235,8 +251,8 @@ VisionWeights bind_vision(Binder& bind, const VisionConfig& config) {
                           .norm2 = bind.tensor<bf16>(prefix + ".norm2.weight"),
                           .wqkv = bind_affine(bind, prefix + ".attn.wqkv"),
                           .wo = bind_affine(bind, prefix + ".attn.wo"),
-                          .w1 = bind.tensor<bf16>(prefix + ".mlp.w1.weight"),
-                          .w2 = bind.tensor<bf16>(prefix + ".mlp.w2.weight")});
+                          .w1 = bind.product(prefix + ".mlp.w1.weight"),
+                          .w2 = bind.product(prefix + ".mlp.w2.weight")});
   }
   return out;
 }
@@ -248,7 +264,7 @@ Result<BoundModel> bind_weights(Device& device, std::shared_ptr<const weights::C
   BoundModel out{.checkpoint = std::move(checkpoint), .copies = {}, .weights = {}};
   Binder bind(device, *out.checkpoint, engram_tables, out.copies);
   out.weights.embed = bind.tensor<bf16>("embed.weight");
-  out.weights.head = bind.tensor<bf16>("head.weight");
+  out.weights.head = bind.product("head.weight");
   out.weights.norm = bind.tensor<bf16>("norm.weight");
   for (std::int32_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     out.weights.layers.push_back(bind_block(bind, "layers." + std::to_string(layer), config, layer));

@@ -25,17 +25,17 @@ struct MixWeights {
 
 /// Present at kv sources. wgate only at ratio 2.
 struct CompressorWeights {
-  const bf16* wkv = nullptr;     // [d, D]
-  const bf16* wgate = nullptr;   // [d, D]
+  Bf16Weight wkv;                // [d, D]
+  Bf16Weight wgate;              // [d, D]
   const bf16* norm = nullptr;    // [d]
-  const bf16* wk = nullptr;      // [di, d] index key projection
+  Bf16Weight wk;                 // [di, d] index key projection
   const bf16* k_norm = nullptr;  // [di]
 };
 
 /// Present at index sources.
 struct IndexerWeights {
-  QuantWeight wq_b;                    // [Hi di, rq]
-  const bf16* weights_proj = nullptr;  // [Hi, D]
+  QuantWeight wq_b;         // [Hi di, rq]
+  Bf16Weight weights_proj;  // [Hi, D]
 };
 
 struct AttentionWeights {
@@ -48,7 +48,7 @@ struct AttentionWeights {
 };
 
 struct FfnWeights {
-  const bf16* gate = nullptr;  // [E, D]
+  Bf16Weight gate;  // [E, D]
   const float* bias = nullptr;
   const float* bias_image = nullptr;
   const ExpertWeights* experts = nullptr;  // [E]
@@ -78,13 +78,13 @@ struct DrafterWeights {
   std::vector<BlockWeights> blocks;
   const bf16* norm = nullptr;
   const bf16* markov_embed = nullptr;  // [V, rank]
-  const bf16* markov_head = nullptr;   // [V, rank]
+  Bf16Weight markov_head;              // [V, rank]
   const bf16* confidence = nullptr;    // [1, D + rank]
 };
 
 /// y = weight x + bias.
 struct AffineWeights {
-  const bf16* weight = nullptr;
+  Bf16Weight weight;
   const bf16* bias = nullptr;
 };
 
@@ -94,8 +94,8 @@ struct VisionBlockWeights {
   const bf16* norm2 = nullptr;  // [W]
   AffineWeights wqkv;           // [3 W, W]
   AffineWeights wo;             // [W, W]
-  const bf16* w1 = nullptr;     // [2 I, W] gate, then up
-  const bf16* w2 = nullptr;     // [W, I]
+  Bf16Weight w1;                // [2 I, W] gate, then up
+  Bf16Weight w2;                // [W, I]
 };
 
 struct VisionWeights {
@@ -110,7 +110,7 @@ struct VisionWeights {
 
 struct ModelWeights {
   const bf16* embed = nullptr;  // [V, D]
-  const bf16* head = nullptr;   // [V, D]
+  Bf16Weight head;              // [V, D]
   const bf16* norm = nullptr;   // [D]
   std::vector<BlockWeights> layers;
   std::vector<EngramWeights> engrams;  // in the order of engram_layers

@@ -56,7 +56,7 @@ void ForwardPass::run_drafter() {
   ops_.linear_bf16(stream_, project);
   project.n = 1;
   project.x = w_.y;
-  project.weight = drafter.confidence;
+  project.weight = {drafter.confidence};
   project.y_f32 = w_.confidence;
   ops_.linear_bf16(stream_, project);
 }

@@ -206,7 +206,7 @@ std::string describe_memory(const MemoryPlan& plan) {
   table.add({"use", "bytes", "", ""});
   add("weights in memory", plan.weight_bytes, "");
   add("  repacked at load", plan.repacked_bytes,
-      "quantised, in the order of the kernels, as many bytes; a CPU with less than " +
+      "weights of products, in the order of the kernels, as many bytes; a CPU with less than " +
           short_bytes(kMemoryToRepack * plan.weights.total().bytes) + " of memory reads them from the files");
   add("states of requests", plan.slot_bytes, std::to_string(plan.sizes.num_slots) + " slots of " + grouped(plan.cache.per_slot()));
   add("blocks", plan.block_bytes, std::to_string(plan.sizes.num_blocks) + " blocks of " + grouped(plan.cache.per_block()));

@@ -40,6 +40,11 @@ class Inventory {
     out_.push_back({.tensor = {.name = std::move(name), .dtype = dtype, .shape = shape}, .part = part_});
   }
   void bf16(std::string name, Shape shape) { add(std::move(name), DType::bf16, shape); }
+  /// A matrix of products.
+  void bf16_product(std::string name, Shape shape) {
+    bf16(std::move(name), shape);
+    out_.back().is_bf16_product = true;
+  }
   void f32(std::string name, Shape shape) { add(std::move(name), DType::f32, shape); }
 
   /// FP8 matrix [rows, columns] with one scale per 32 x 32 block.
@@ -56,7 +61,7 @@ class Inventory {
   void top_level() {
     part_ = WeightPart::embedding_and_head;
     bf16("embed.weight", {c_.vocab_size, c_.hidden_size});
-    bf16("head.weight", {c_.vocab_size, c_.hidden_size});
+    bf16_product("head.weight", {c_.vocab_size, c_.hidden_size});
     bf16("norm.weight", {c_.hidden_size});
   }
 
@@ -89,23 +94,23 @@ class Inventory {
     }
     if (c_.is_index_source(layer)) {
       f8(prefix + ".indexer.wq_b", std::int64_t{c_.index_n_heads} * c_.index_head_dim, c_.q_lora_rank);
-      bf16(prefix + ".indexer.weights_proj.weight", {c_.index_n_heads, c_.hidden_size});
+      bf16_product(prefix + ".indexer.weights_proj.weight", {c_.index_n_heads, c_.hidden_size});
     }
   }
 
   void compressor(const std::string& prefix, std::int32_t ratio) {
-    bf16(prefix + ".compressor.wkv.weight", {c_.head_dim, c_.hidden_size});
+    bf16_product(prefix + ".compressor.wkv.weight", {c_.head_dim, c_.hidden_size});
     if (ratio > 1) {
-      bf16(prefix + ".compressor.wgate.weight", {c_.head_dim, c_.hidden_size});
+      bf16_product(prefix + ".compressor.wgate.weight", {c_.head_dim, c_.hidden_size});
     }
     bf16(prefix + ".compressor.norm.weight", {c_.head_dim});
-    bf16(prefix + ".indexer.wk.weight", {c_.index_head_dim, c_.head_dim});
+    bf16_product(prefix + ".indexer.wk.weight", {c_.index_head_dim, c_.head_dim});
     bf16(prefix + ".indexer.k_norm.weight", {c_.index_head_dim});
   }
 
   void moe(const std::string& prefix, std::int32_t num_experts, WeightPart experts) {
     const std::int32_t inner = c_.moe_intermediate_size;
-    bf16(prefix + ".gate.weight", {num_experts, c_.hidden_size});
+    bf16_product(prefix + ".gate.weight", {num_experts, c_.hidden_size});
     f32(prefix + ".gate.bias", {num_experts});
     f32(prefix + ".gate.bias_vl", {num_experts});
     f8(prefix + ".shared_experts.w1", inner, c_.hidden_size);
@@ -141,12 +146,12 @@ class Inventory {
     const std::string last = "mtp." + std::to_string(c_.num_nextn_predict_layers - 1);
     bf16(last + ".norm.weight", {c_.hidden_size});
     bf16(last + ".markov_head.embed.weight", {c_.vocab_size, c_.dspark_markov_rank});
-    bf16(last + ".markov_head.head.weight", {c_.vocab_size, c_.dspark_markov_rank});
+    bf16_product(last + ".markov_head.head.weight", {c_.vocab_size, c_.dspark_markov_rank});
     bf16(last + ".confidence_head.proj.weight", {1, std::int64_t{c_.hidden_size} + c_.dspark_markov_rank});
   }
 
   void affine(const std::string& name, std::int64_t rows, std::int64_t columns) {
-    bf16(name + ".weight", {rows, columns});
+    bf16_product(name + ".weight", {rows, columns});
     bf16(name + ".bias", {rows});
   }
 
@@ -160,8 +165,8 @@ class Inventory {
       bf16(prefix + ".norm2.weight", {width});
       affine(prefix + ".attn.wqkv", 3 * width, width);
       affine(prefix + ".attn.wo", width, width);
-      bf16(prefix + ".mlp.w1.weight", {2 * std::int64_t{v.intermediate_size}, width});
-      bf16(prefix + ".mlp.w2.weight", {width, v.intermediate_size});
+      bf16_product(prefix + ".mlp.w1.weight", {2 * std::int64_t{v.intermediate_size}, width});
+      bf16_product(prefix + ".mlp.w2.weight", {width, v.intermediate_size});
     }
     bf16("vision.norm.weight", {width});
     affine("aligner.w1", c_.hidden_size, std::int64_t{v.downsample_ratio} * v.downsample_ratio * width);
@@ -211,7 +216,7 @@ PartSize InventorySizes::total() const {
   for (const PartSize& part : parts) {
     out.num_tensors += part.num_tensors;
     out.bytes += part.bytes;
-    out.quantised_bytes += part.quantised_bytes;
+    out.placed_bytes += part.placed_bytes;
   }
   return out;
 }
@@ -224,7 +229,8 @@ InventorySizes inventory_sizes(const std::vector<ExpectedTensor>& tensors) {
     part.bytes += expected.tensor.size_bytes();
     const DType dtype = expected.tensor.dtype;
     const bool is_quantised = dtype == DType::f8_e4m3 || dtype == DType::i8 || dtype == DType::f8_e8m0;
-    part.quantised_bytes += is_quantised && expected.part != WeightPart::engram_tables ? expected.tensor.size_bytes() : 0;
+    const bool is_placed = expected.is_bf16_product || (is_quantised && expected.part != WeightPart::engram_tables);
+    part.placed_bytes += is_placed ? expected.tensor.size_bytes() : 0;
   }
   return out;
 }

@@ -33,6 +33,7 @@ inline constexpr std::size_t kNumWeightParts = 8;
 struct ExpectedTensor {
   weights::TensorDescription tensor;  ///< official name without "model."
   WeightPart part = WeightPart::backbone;
+  bool is_bf16_product = false;  ///< a bf16 weight that a device may place (Ops::place_bf16)
 };
 
 /// All tensors of the model in the order of the table: top level, layer by layer, drafter, vision. A scale follows its weight.
@@ -41,7 +42,7 @@ struct ExpectedTensor {
 struct PartSize {
   std::size_t num_tensors = 0;
   std::size_t bytes = 0;
-  std::size_t quantised_bytes = 0;  ///< of these: codes and scales of weights that products take (Ops::place_weight)
+  std::size_t placed_bytes = 0;  ///< of these: weights that products take (Ops::place_weight and place_bf16), scales included
 };
 
 /// Sizes by part, indexed by WeightPart.

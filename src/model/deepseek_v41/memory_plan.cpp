@@ -51,7 +51,7 @@ void scale_experts(PartSize& part, std::int32_t num_experts, Rank rank) {
   if (num_experts > 0) {
     const std::size_t mine = size(share(num_experts, rank));
     const auto of_mine = [&](std::size_t all) { return all / size(num_experts) * mine; };
-    part = {.num_tensors = of_mine(part.num_tensors), .bytes = of_mine(part.bytes), .quantised_bytes = of_mine(part.quantised_bytes)};
+    part = {.num_tensors = of_mine(part.num_tensors), .bytes = of_mine(part.bytes), .placed_bytes = of_mine(part.placed_bytes)};
   }
 }
 
@@ -166,7 +166,7 @@ Result<MemoryPlan> plan_memory(const Config& config, const MemoryLimits& limits)
                .max_drafts = limits.max_drafts};
   const std::size_t table_bytes = out.weights[WeightPart::engram_tables].bytes;
   out.engram_tables = limits.engram_tables;
-  out.repacked_bytes = out.weights.total().quantised_bytes;
+  out.repacked_bytes = out.weights.total().placed_bytes;
   out.weight_bytes = out.weights.total().bytes - (limits.engram_tables == EngramTables::in_memory ? 0 : table_bytes);
   out.host_bytes = limits.engram_tables == EngramTables::in_host_memory ? table_bytes : 0;
   if (limits.host_memory_bytes != 0 && out.host_bytes > limits.host_memory_bytes) {

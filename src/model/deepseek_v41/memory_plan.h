@@ -34,8 +34,9 @@ struct CacheBytes {
 /// included.
 [[nodiscard]] std::size_t workspace_bytes(const Config& config, const CacheSizes& sizes);
 
-/// A device that reads files in place (Device::info) takes copies of quantised weights, repacked for its kernels, only where memory holds the
-/// checkpoint this many times, and copies of the others where it holds it twice as often; else they are read where the files are mapped.
+/// A device that reads files in place (Device::info) takes copies of weights of products, repacked for its kernels, only where memory holds
+/// the checkpoint this many times, and copies of the others where it holds it twice as often; else they are read where the files are
+/// mapped.
 inline constexpr std::size_t kMemoryToRepack = 2;
 
 /// What one of `num_ranks` expert-parallel ranks holds: routed experts by id and Engram tables by rows, both split evenly with the
@@ -66,7 +67,7 @@ struct MemoryPlan {
   CacheBytes cache = {};
   CacheSizes sizes;
   std::size_t weight_bytes = 0;    ///< in memory
-  std::size_t repacked_bytes = 0;  ///< of these: written once at load in the order of the kernels, no more bytes than before
+  std::size_t repacked_bytes = 0;  ///< of these: written once at load in the order of the kernels; what fills up bf16 ones is not counted
   std::size_t slot_bytes = 0;
   std::size_t block_bytes = 0;
   std::size_t workspace_bytes = 0;

@@ -50,7 +50,7 @@ float* DeepseekV41::State::add_markov(std::int32_t index, std::int32_t num_reque
                           .y_bf16 = nullptr};
   device.ops().linear_bf16(*stream, markov);
   markov.n = 1;
-  markov.weight = weights.confidence + config.hidden_size;
+  markov.weight = {weights.confidence + config.hidden_size};
   markov.y_f32 = workspace.markov_confidence + std::int64_t{index} * num_requests;
   device.ops().linear_bf16(*stream, markov);
   device.ops().add_rows(*stream, {.num_rows = num_requests, .width = config.vocab_size, .x = workspace.markov, .y = logits});

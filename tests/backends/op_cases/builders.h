@@ -40,7 +40,7 @@ struct LinearShape {
 };
 [[nodiscard]] OpCase linear_q8_case(LinearShape shape);
 
-enum class LinearResult : std::uint8_t { f32, bf16, f32_by_index, bf16_with_bias };
+enum class LinearResult : std::uint8_t { f32, bf16, f32_by_index, bf16_with_bias, f32_from_rows };
 [[nodiscard]] OpCase linear_bf16_case(std::int32_t n, std::int32_t k, LinearResult result);
 [[nodiscard]] OpCase add_rows_case(std::int32_t width);
 

@@ -67,7 +67,7 @@ OpCase linear_q8_case(LinearShape shape) {
 }
 
 OpCase linear_bf16_case(std::int32_t n, std::int32_t k, LinearResult result) {
-  const char* const kNames[] = {" f32", " bf16", " f32 by index", " bf16 with bias"};
+  const char* const kNames[] = {" f32", " bf16", " f32 by index", " bf16 with bias", " f32, weight in rows"};
   OpCase out{.op = "linear_bf16",
              .shape = "[" + std::to_string(n) + "," + std::to_string(k) + "]" + kNames[static_cast<int>(result)],
              .sum_length = k,
@@ -75,8 +75,12 @@ OpCase linear_bf16_case(std::int32_t n, std::int32_t k, LinearResult result) {
   out.prepare = [=](Device& device, std::span<const std::int32_t> rows) {
     auto memory = std::make_shared<OpMemory>(device);
     const std::size_t count = rows.size() * static_cast<std::size_t>(n);
+    const std::vector<bf16> weight = random_bf16(2, first_rows(n), k);
     LinearBf16Params p{
-        .num_rows = static_cast<std::int32_t>(rows.size()), .n = n, .k = k, .weight = memory->put(random_bf16(2, first_rows(n), k))};
+        .num_rows = static_cast<std::int32_t>(rows.size()),
+        .n = n,
+        .k = k,
+        .weight = result == LinearResult::f32_from_rows ? Bf16Weight{memory->put(weight)} : put_bf16_weight(*memory, weight, n, k)};
     if (result == LinearResult::f32_by_index) {  // x stored in reverse
       std::vector<std::int32_t> stored(rows.rbegin(), rows.rend());
       std::vector<std::int32_t> index = first_rows(p.num_rows);
@@ -138,7 +142,8 @@ OpCase route_case(MoeShape shape) {
                         .num_experts = shape.num_experts,
                         .top_k = shape.top_k,
                         .u = memory->put(random_bf16(1, rows, shape.hidden)),
-                        .weight = memory->put(random_bf16(2, first_rows(shape.num_experts), shape.hidden, 0.1F)),
+                        .weight = put_bf16_weight(*memory, random_bf16(2, first_rows(shape.num_experts), shape.hidden, 0.1F),
+                                                  shape.num_experts, shape.hidden),
                         .bias = memory->put(random_floats(3, one_row(), shape.num_experts)),
                         .bias_image = memory->put(random_floats(4, one_row(), shape.num_experts)),
                         .is_image = memory->put(image),

@@ -114,6 +114,15 @@ std::pair<std::vector<std::uint8_t>, std::vector<std::uint8_t>> random_weight(st
   return {codes, scales};
 }
 
+Bf16Weight put_bf16_weight(OpMemory& memory, const std::vector<bf16>& rows, std::int64_t n, std::int64_t k) {
+  const std::size_t room = (bf16_weight_bytes(n, k) + sizeof(bf16) - 1) / sizeof(bf16);
+  const PlaceBf16Params p{
+      .n = static_cast<std::int32_t>(n), .k = static_cast<std::int32_t>(k), .from = rows.data(), .to = memory.room<bf16>(room)};
+  const Bf16Weight out = memory.ops().place_bf16(memory.stream(), p);
+  memory.stream().synchronize();
+  return out;
+}
+
 QuantWeight put_weight(OpMemory& memory, std::uint32_t tensor, WeightFormat format, std::int64_t n, std::int64_t k) {
   const auto [codes, scales] = random_weight(tensor, format, n, k);
   const PlaceWeightParams p{.n = static_cast<std::int32_t>(n),

@@ -135,6 +135,8 @@ class RowRandom {
 /// Q8 rows of normal values.
 [[nodiscard]] Q8Rows put_q8(OpMemory& memory, std::uint32_t tensor, std::span<const std::int32_t> rows, std::int64_t width);
 /// A random weight of `n` rows; codes without NaN, scales around 1 / sqrt(k).
+/// Rows [n, k] as the device wants them.
+[[nodiscard]] Bf16Weight put_bf16_weight(OpMemory& memory, const std::vector<bf16>& rows, std::int64_t n, std::int64_t k);
 [[nodiscard]] QuantWeight put_weight(OpMemory& memory, std::uint32_t tensor, WeightFormat format, std::int64_t n, std::int64_t k);
 /// The same on the host: codes, then scales.
 [[nodiscard]] std::pair<std::vector<std::uint8_t>, std::vector<std::uint8_t>> random_weight(std::uint32_t tensor, WeightFormat format,

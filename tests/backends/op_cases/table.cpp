@@ -46,11 +46,13 @@ void add_linear_cases(std::vector<OpCase>& table) {
   table.push_back(linear_q8_case({WeightFormat::fp8, 4, 64, 128}));
   table.push_back(linear_q8_case({WeightFormat::fp8, 3, 24, 96}));  // groups share a block of scales
   table.push_back(linear_bf16_case(24, 256, LinearResult::f32));
+  table.push_back(linear_bf16_case(24, 256, LinearResult::f32_from_rows));
   table.push_back(add_rows_case(50));
   table.push_back(add_rows_case(1056));
   table.push_back(linear_bf16_case(50, 1056, LinearResult::bf16));
   table.push_back(linear_bf16_case(8, 128, LinearResult::bf16));
   table.push_back(linear_bf16_case(33, 70, LinearResult::f32));  // odd width
+  table.push_back(linear_bf16_case(33, 70, LinearResult::f32_from_rows));
   table.push_back(linear_bf16_case(1, 288, LinearResult::f32));
   table.push_back(linear_bf16_case(515, 64, LinearResult::f32_by_index));
   table.push_back(linear_bf16_case(300, 64, LinearResult::bf16_with_bias));
@@ -148,6 +150,7 @@ std::vector<OpCase> real_table() {
           linear_q8_case({WeightFormat::fp4, 1, 128, 2304}),
           linear_bf16_case(48, 5120, LinearResult::bf16),
           linear_bf16_case(512, 5120, LinearResult::f32),
+          linear_bf16_case(512, 5120, LinearResult::f32_from_rows),
           rotate_case({64, 512, 64}),
           window_rows_case({1, 512, 64}),
           store_index_keys_case({1, 128, 64}),

@@ -104,14 +104,16 @@ void visit_block(const std::uint16_t* values, std::int64_t stride, Least& least,
   visit_words<kOrder, 12>(values, stride, least, visit);
 }
 
-/// Values of sixteen rows that end inside a block, padded with zeros.
+/// Values of sixteen rows or fewer that end inside a block or later, padded with zeros.
 void pad_block(const Columns& w, std::int32_t begin, std::uint16_t* values) {
   for (std::int32_t column = 0; column < kUnit; ++column) {
-    _mm512_store_si512(values + column * kUnitDepth, load_values(w.first + column * w.stride + begin, w.count - begin));
+    const bool exists = column < w.num_columns;
+    _mm512_store_si512(values + column * kUnitDepth,
+                       exists ? load_values(w.first + column * w.stride + begin, w.count - begin) : _mm512_setzero_si512());
   }
 }
 
-/// work(block, values, stride) for every block.
+/// work(block, values, stride) for every block of sixteen columns.
 template <class Work>
 void for_blocks(const Columns& w, Blocks blocks, const Work& work) {
   const std::int32_t whole = w.count / kUnitDepth;
@@ -136,6 +138,38 @@ void fetch_rows(const std::uint16_t* values, std::int64_t stride) {
 
 constexpr std::int32_t kAhead = 256;      // values of a row
 constexpr std::int32_t kMostShort = 512;  // sixteen rows are half of the first cache
+
+// Of several rows, whose arithmetic would leave the memory idle otherwise: units lie one after the other, and the second cache takes more
+// requests at a time than the first, so this far ahead of it.
+constexpr std::int32_t kWordsAhead = 4096;
+
+template <int kRows>
+void multiply_few_words(const pairs::Rows& x, const std::uint32_t* words, std::int32_t num_blocks, float* sums) {
+  __m512 total[kRows];
+#pragma GCC unroll 8
+  for (int row = 0; row < kRows; ++row) {
+    total[row] = _mm512_setzero_ps();
+  }
+  const std::uint32_t* rows = x.words;
+  for (std::int32_t block = 0; block < num_blocks; ++block, rows += kRows * kBlockWords, words += kBlockWords * kUnit) {
+    Sums<kRows> sums_of_block;
+#pragma GCC unroll 16
+    for (int place = 0; place < kBlockWords; ++place) {
+      if constexpr (kRows > 1) {
+        _mm_prefetch(reinterpret_cast<const char*>(words + kWordsAhead + place * kUnit), _MM_HINT_T1);
+      }
+      sums_of_block.add(place, _mm512_loadu_si512(words + place * kUnit), rows);
+    }
+#pragma GCC unroll 8
+    for (int row = 0; row < kRows; ++row) {
+      total[row] = _mm512_add_ps(total[row], sums_of_block.joined(row));
+    }
+  }
+#pragma GCC unroll 8
+  for (int row = 0; row < kRows; ++row) {
+    _mm512_storeu_ps(sums + row * kUnit, total[row]);
+  }
+}
 
 template <int kRows>
 std::int32_t multiply_few_rows(const pairs::Rows& x, const Columns& w, float* sums) {
@@ -177,6 +211,27 @@ std::int32_t pack_tile_row(const std::uint16_t* row, std::int32_t count, std::in
   return pack_row<Order::plain>(row, count, [&](std::int32_t block) { return out + block * block_stride; });
 }
 
+std::int32_t place_unit(const Columns& w, std::uint32_t* words) {
+  Least least;
+  for (std::int32_t begin = 0; begin < w.count; begin += kUnitDepth, words += kBlockWords * kUnit) {
+    alignas(64) std::uint16_t padded[kUnit * kUnitDepth];
+    pad_block(w, begin, padded);
+    visit_block<Order::pairs>(padded, kUnitDepth, least,
+                              [&]<int kWord>(Word<kWord>, __m512i columns) { _mm512_storeu_si512(words + kWord * kUnit, columns); });
+  }
+  return least.exponent();
+}
+
+void fill_tiles(const std::uint32_t* words, std::int32_t num_blocks, std::uint16_t* tiles) {
+  const __m512i upper_half = _mm512_set1_epi32(static_cast<int>(0xFFFF0000U));
+  for (std::int32_t pair = 0; pair < num_blocks * (kBlockWords / 2); ++pair, words += 2 * kUnit, tiles += 4 * kUnit) {
+    const __m512i even = _mm512_loadu_si512(words);         // k in the upper halves, k + 2 in the lower ones
+    const __m512i odd = _mm512_loadu_si512(words + kUnit);  // k + 1 and k + 3
+    _mm512_store_si512(tiles, _mm512_or_si512(_mm512_srli_epi32(even, 16), _mm512_and_si512(odd, upper_half)));
+    _mm512_store_si512(tiles + 2 * kUnit, _mm512_or_si512(_mm512_andnot_si512(upper_half, even), _mm512_slli_epi32(odd, 16)));
+  }
+}
+
 std::int32_t fill_tiles(const Columns& w, Blocks blocks, std::uint16_t* tiles) {
   Least least;
   for_blocks(w, blocks, [&](std::int32_t block, const std::uint16_t* values, std::int64_t stride) {
@@ -193,6 +248,10 @@ std::int32_t multiply_few(const pairs::Rows& x, const Columns& w, float* sums) {
   std::int32_t exponent = kNoExponent;
   with_count<pairs::kFewTileRows>(x.tiling.rows, [&]<int kRows>(Count<kRows>) { exponent = multiply_few_rows<kRows>(x, w, sums); });
   return exponent;
+}
+
+void multiply_few(const pairs::Rows& x, const std::uint32_t* words, std::int32_t num_blocks, float* sums) {
+  with_count<pairs::kFewTileRows>(x.tiling.rows, [&]<int kRows>(Count<kRows>) { multiply_few_words<kRows>(x, words, num_blocks, sums); });
 }
 
 std::int32_t multiply_panel(const pairs::Rows& x, pairs::Panel panel, const PanelColumns& w, std::uint32_t* words, float* sums) {

@@ -1,6 +1,6 @@
-// Rows of bf16 matrices as operands of the units that multiply bf16 (pairs.h, amx.h), on processors with AVX512_BF16. Weights lie as in the
-// checkpoint: sixteen rows (columns of the product) are transposed on the way, which costs less than reading them from memory takes.
-// Those units take numbers below 2^-126 for zero, so every function tells the least exponent it saw. Not here: which product goes where
+// Rows of bf16 matrices as operands of the units that multiply bf16 (pairs.h, amx.h), on processors with AVX512_BF16. Weights lie in units
+// (packed_weights.h) or as in the checkpoint: then sixteen rows (columns of the product) are transposed on the way. Those units take
+// numbers below 2^-126 for zero, so every function tells the least exponent it saw. Not here: which product goes where
 // (bf16_products-inl.h).
 #pragma once
 
@@ -9,17 +9,10 @@
 
 #include "backends/cpu/fast/pairs.h"
 
-namespace deepinfer::cpu {
-
-/// In the place of the format of a quantised weight (packed_weights.h).
-struct Bf16Format {};
-[[nodiscard]] constexpr std::int32_t block_bytes(Bf16Format) { return 2 * kUnit * kUnitDepth; }
-
-}  // namespace deepinfer::cpu
-
 namespace deepinfer::cpu::bf16_columns {
 
-inline constexpr std::int32_t kNoExponent = 256;  ///< of nothing but zeros
+inline constexpr std::int32_t kNoExponent = 256;    ///< of nothing but zeros
+inline constexpr std::int32_t kMostExponent = 255;  ///< of a number; stands for kNoExponent too where it must fit into a byte
 
 /// True when all partial sums of products of values with these least exponents (biased; 0: subnormal) are zero or normal numbers: they are
 /// multiples of the product of the values' last places, 2^(exponent - 134).
@@ -36,6 +29,7 @@ struct Columns {
   const std::uint16_t* first;
   std::int64_t stride;
   std::int32_t count;
+  std::int32_t num_columns = kUnit;  ///< that exist; only place_unit takes fewer
 };
 /// Blocks of 32 values.
 struct Blocks {
@@ -43,11 +37,19 @@ struct Blocks {
   std::int32_t count;
 };
 
+/// To a unit of packed_weights.h.
+std::int32_t place_unit(const Columns& w, std::uint32_t* words);
+
 /// To tiles of amx.h, one a block.
 std::int32_t fill_tiles(const Columns& w, Blocks blocks, std::uint16_t* tiles);
+/// The same from `num_blocks` blocks of a unit.
+void fill_tiles(const std::uint32_t* words, std::int32_t num_blocks, std::uint16_t* tiles);
 
 /// sums[row, 16 columns] = x . w, 16 floats from row to row, for rows of one tile. Words of columns are not stored.
 std::int32_t multiply_few(const pairs::Rows& x, const Columns& w, float* sums);
+
+/// The same for a unit that lies in words.
+void multiply_few(const pairs::Rows& x, const std::uint32_t* words, std::int32_t num_blocks, float* sums);
 
 /// Columns of a panel of pairs.h, and those that come next, which are asked for.
 struct PanelColumns {

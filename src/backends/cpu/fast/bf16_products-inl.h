@@ -51,15 +51,44 @@ HWY_INLINE void finish_bf16(Bf16Activations& x, const Bf16Units& weights, Range 
   }
 }
 
-/// Whole units by pairs of bf16, few rows.
+/// Units by pairs of bf16, few rows.
 template <class T>
 HWY_NOINLINE void multiply_few_bf16(Bf16Activations& x, const Bf16Units& weights, Range columns, Output<T> y, Scratch& scratch) {
   const pairs::Rows words = x.pair_rows(pairs::tiling(x.rows(), pairs::kFewTileRows));
   HWY_ALIGN float sums[pairs::kFewTileRows * kUnit];
   for (std::int32_t c = columns.begin; c < columns.end; c += kUnit) {
-    const std::int32_t exponent = bf16_columns::multiply_few(words, unit_columns(weights, c), sums);
-    finish_bf16(x, weights, {c, c + kUnit}, {sums, kUnit, exponent}, Output<T>{y.at(0, c - columns.begin), y.stride}, scratch);
+    std::int32_t exponent = 0;
+    if (weights.is_placed()) {
+      const PlacedBf16& placed = weights.placed();
+      exponent = placed.exponents[c / kUnit];
+      bf16_columns::multiply_few(words, placed.block(c, 0), placed.num_blocks, sums);
+    } else {
+      exponent = bf16_columns::multiply_few(words, unit_columns(weights, c), sums);
+    }
+    const Range own = {c, std::min(c + kUnit, columns.end)};
+    finish_bf16(x, weights, own, {sums, kUnit, exponent}, Output<T>{y.at(0, c - columns.begin), y.stride}, scratch);
   }
+}
+
+/// A weight in units by pairs of bf16: panels are read where they lie.
+template <class T>
+HWY_NOINLINE void multiply_placed_bf16(Bf16Activations& x, const Bf16Units& weights, Range columns, Output<T> y, Scratch& scratch) {
+  const PlacedBf16& placed = weights.placed();
+  const pairs::Rows words = x.pair_rows(pairs::tiling(x.rows(), pairs::kPanelTileRows));
+  // Where there is none, the first again: sums that are not used.
+  const auto second_unit = [&](std::int32_t column) { return column + kUnit < columns.end ? column + kUnit : column; };
+  const auto units_of = [&](PanelPlace panel) {
+    return std::array{placed.block(panel.column, panel.block), placed.block(second_unit(panel.column), panel.block)};
+  };
+  const auto work = [&](PanelPlace panel, PanelPlace next, float* sums) {
+    const std::int32_t count = std::min(pairs::kPanelBlocks, placed.num_blocks - panel.block);
+    pairs::multiply_panel(words, {panel.index(), count}, {units_of(panel), units_of(next)}, sums);
+  };
+  multiply_panels(x.rows(), placed.num_blocks, columns, scratch, work, [&](Range strip, const float* sums) {
+    const std::int32_t exponent = std::min(placed.exponents[strip.begin / kUnit], placed.exponents[second_unit(strip.begin) / kUnit]);
+    finish_bf16(x, weights, strip, {sums, pairs::kPanelColumns, exponent}, Output<T>{y.at(0, strip.begin - columns.begin), y.stride},
+                scratch);
+  });
 }
 
 /// Whole units by pairs of bf16.
@@ -86,7 +115,16 @@ HWY_NOINLINE void multiply_many_bf16(Bf16Activations& x, const Bf16Units& weight
   });
 }
 
-/// Whole units on the matrix unit.
+/// Blocks of sixteen columns as tiles of the matrix unit.
+HWY_INLINE std::int32_t fill_unit_tiles(const Bf16Units& weights, std::int32_t column, bf16_columns::Blocks blocks, std::uint16_t* tiles) {
+  if (!weights.is_placed()) {
+    return bf16_columns::fill_tiles(unit_columns(weights, column), blocks, tiles);
+  }
+  bf16_columns::fill_tiles(weights.placed().block(column, blocks.first), blocks.count, tiles);
+  return weights.placed().exponents[column / kUnit];
+}
+
+/// Units on the matrix unit.
 template <class T>
 HWY_NOINLINE void multiply_matrix_bf16(Bf16Activations& x, const Bf16Units& weights, Range columns, Output<T> y, Scratch& scratch) {
   constexpr std::int32_t kTiles = 32;  // of a panel: 32 KB, in the first cache
@@ -100,17 +138,17 @@ HWY_NOINLINE void multiply_matrix_bf16(Bf16Activations& x, const Bf16Units& weig
   amx::configure(tiling);
   for (std::int32_t c = columns.begin; c < columns.end; c += kUnit * most_units) {
     const Range strip = {c, std::min(c + kUnit * most_units, columns.end)};
-    const std::int32_t units = strip.size() / kUnit;
+    const std::int32_t units = (strip.size() + kUnit - 1) / kUnit;
     std::int32_t exponent = bf16_columns::kNoExponent;
     for (std::int32_t block = 0; block < num_blocks; block += panel_blocks) {
       const bf16_columns::Blocks blocks = {block, std::min(panel_blocks, num_blocks - block)};
       for (std::int32_t unit = 0; unit < units; ++unit) {
         std::uint16_t* out = tiles + static_cast<std::int64_t>(unit) * blocks.count * (amx::kTileBytes / 2);
-        exponent = std::min(exponent, bf16_columns::fill_tiles(unit_columns(weights, c + unit * kUnit), blocks, out));
+        exponent = std::min(exponent, fill_unit_tiles(weights, c + unit * kUnit, blocks, out));
       }
       amx::multiply(tiling, {rows, num_blocks, block}, {tiles, units, blocks.count}, {sums, block == 0});
     }
-    finish_bf16(x, weights, strip, {sums, strip.size(), exponent}, Output<T>{y.at(0, c - columns.begin), y.stride}, scratch);
+    finish_bf16(x, weights, strip, {sums, std::int64_t{kUnit} * units, exponent}, Output<T>{y.at(0, c - columns.begin), y.stride}, scratch);
   }
   amx::release();
 }
@@ -123,12 +161,14 @@ inline void multiply_bf16(Bf16Activations& x, const Bf16Units& weights, Range co
   std::int32_t begin = columns.begin;
 #if HWY_TARGET == HWY_AVX3
   if constexpr (kProductUnit != ProductUnit::vector) {
-    const Range whole = {columns.begin, columns.end - columns.size() % kUnit};
+    const Range whole = {columns.begin, columns.end - (weights.is_placed() ? 0 : columns.size() % kUnit)};
     begin = whole.end;
     if (x.rows() <= (kProductUnit == ProductUnit::matrix ? pairs::kMostRowsBesideMatrix : pairs::kFewTileRows)) {
       multiply_few_bf16(x, weights, whole, y, scratch);
     } else if (kProductUnit == ProductUnit::matrix) {
       multiply_matrix_bf16(x, weights, whole, y, scratch);
+    } else if (weights.is_placed()) {
+      multiply_placed_bf16(x, weights, whole, y, scratch);
     } else {
       multiply_many_bf16(x, weights, whole, y, scratch);
     }

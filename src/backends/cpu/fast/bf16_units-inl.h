@@ -16,14 +16,18 @@ namespace deepinfer::cpu::HWY_NAMESPACE {
 
 [[nodiscard]] constexpr std::int32_t padded_width(std::int32_t k) { return (k + kUnitDepth - 1) / kUnitDepth * kUnitDepth; }
 
-/// Columns of a bf16 weight [.., k] in rows; zeros follow up to a multiple of 32.
+/// Columns of a bf16 weight [n, k]; zeros follow up to a multiple of 32.
 class Bf16Units {
  public:
   static constexpr Bf16Format kFormat{};
 
-  Bf16Units(const bf16* weight, std::int32_t k) : weight_(weight), k_(k) {}
+  Bf16Units(const Bf16Weight& weight, std::int32_t n, std::int32_t k) : weight_(weight), placed_(weight.values, n, k), k_(k) {}
 
-  [[nodiscard]] HWY_INLINE const bf16* column(std::int32_t index) const { return row_at(weight_, index, k_); }
+  [[nodiscard]] HWY_INLINE bool is_placed() const { return weight_.layout == WeightLayout::units; }
+  /// Of a weight in units.
+  [[nodiscard]] HWY_INLINE const PlacedBf16& placed() const { return placed_; }
+  /// Of a weight in rows.
+  [[nodiscard]] HWY_INLINE const bf16* column(std::int32_t index) const { return row_at(weight_.values, index, k_); }
   [[nodiscard]] HWY_INLINE std::int32_t k() const { return k_; }
 
   [[nodiscard]] HWY_INLINE F16 scales(Range, std::int32_t) const {
@@ -49,12 +53,32 @@ class Bf16Units {
   }
 
  private:
-  const bf16* weight_;
+  Bf16Weight weight_;
+  PlacedBf16 placed_;
   std::int32_t k_;
 };
 
-/// Sixteen columns, or fewer, transposed into `buffer`.
+/// A block of a unit with words of neighbours in k instead of those of pairs.h, in `buffer`.
+HWY_INLINE const std::uint8_t* plain_block(const std::uint32_t* words, std::uint8_t* buffer) {
+  auto* out = reinterpret_cast<std::uint32_t*>(buffer);
+  const VU upper_half = hn::Set(DU(), 0xFFFF0000U);
+  for (std::int32_t i = 0; i < kBlockPairs * kUnit; i += 2 * kUnit) {
+    HWY_UNROLL(16)
+    for (std::int32_t part = 0; part < kUnit; part += kLanes) {
+      const VU even = hn::LoadU(DU(), words + i + part);         // k in the upper halves, k + 2 in the lower ones
+      const VU odd = hn::LoadU(DU(), words + i + kUnit + part);  // k + 1 and k + 3
+      hn::StoreU(hn::Or(hn::ShiftRight<16>(even), hn::And(odd, upper_half)), DU(), out + i + part);
+      hn::StoreU(hn::Or(hn::AndNot(upper_half, even), hn::ShiftLeft<16>(odd)), DU(), out + i + kUnit + part);
+    }
+  }
+  return buffer;
+}
+
+/// Sixteen columns, or fewer, in `buffer`: rows are transposed.
 HWY_INLINE const std::uint8_t* unit_block(const Bf16Units& weights, Range columns, std::int32_t block, std::uint8_t* buffer) {
+  if (weights.is_placed()) {
+    return plain_block(weights.placed().block(columns.begin, block), buffer);
+  }
   constexpr std::int32_t kRowBytes = 2 * kUnitDepth;
   const std::int32_t k = block * kUnitDepth;
   const bf16* first = weights.column(columns.begin) + k;

@@ -76,6 +76,13 @@ void FastOps::for_blocks(const Product& product, const Work& work) {
   });
 }
 
+template <class Work>
+void FastOps::for_units(std::int32_t n, const Work& work) {
+  const std::int32_t num_units = divide_up(n, kUnit);
+  const std::int32_t step = divide_up(num_units, std::min(num_units, pool_.num_threads() * kTasksPerThread));
+  for_tasks(divide_up(num_units, step), [&](std::int32_t task, Scratch&) { work(piece(task, step, num_units)); });
+}
+
 WeightLayout FastOps::place_weight(Stream& stream, const PlaceWeightParams& p) {
   if (p.n % kUnit != 0) {
     return Ops::place_weight(stream, p);
@@ -83,10 +90,16 @@ WeightLayout FastOps::place_weight(Stream& stream, const PlaceWeightParams& p) {
   if (p.from.format == WeightFormat::fp8) {
     stream.copy(p.scales, p.from.scales, weight_scale_bytes(p.from.format, p.n, p.k));
   }
-  const std::int32_t num_units = p.n / kUnit;
-  const std::int32_t step = divide_up(num_units, std::min(num_units, pool_.num_threads() * kTasksPerThread));
-  for_tasks(divide_up(num_units, step), [&](std::int32_t task, Scratch&) { kernels_.linear.pack_units(p, piece(task, step, num_units)); });
+  for_units(p.n, [&](Range units) { kernels_.linear.pack_units(p, units); });
   return WeightLayout::units;
+}
+
+Bf16Weight FastOps::place_bf16(Stream& stream, const PlaceBf16Params& p) {
+  if (unit_ == ProductUnit::vector) {
+    return Ops::place_bf16(stream, p);  // it reads rows as fast
+  }
+  for_units(p.n, [&](Range units) { kernels_.linear.place_bf16(p, units); });
+  return {.values = p.to, .layout = WeightLayout::units};
 }
 
 // --- residual streams ---------------------------------------------------------------------------------------------
@@ -183,13 +196,7 @@ void FastOps::linear_bf16(Stream&, const LinearBf16Params& p) {
 }
 
 void FastOps::add_rows(Stream&, const AddRowsParams& p) {
-  for_rows(p.num_rows, {p.width}, [&](Range rows, Scratch&) {
-    const float* x = row_at(p.x, rows.begin, p.width);
-    float* y = row_at(p.y, rows.begin, p.width);
-    for (std::int64_t i = 0; i < (rows.end - rows.begin) * p.width; ++i) {
-      y[i] += x[i];
-    }
-  });
+  for_rows(p.num_rows, {p.width}, [&](Range rows, Scratch&) { kernels_.rows.add_rows(p, rows); });
 }
 
 // --- attention ----------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ class FastOps final : public Ops {
   FastOps(std::int32_t num_threads, ProductUnit unit);
 
   WeightLayout place_weight(Stream& stream, const PlaceWeightParams& params) override;
+  Bf16Weight place_bf16(Stream& stream, const PlaceBf16Params& params) override;
 
   void embed(Stream& stream, const EmbedParams& params) override;
   void mix(Stream& stream, const MixParams& params) override;
@@ -68,6 +69,10 @@ class FastOps final : public Ops {
   void for_rows(std::int32_t num_rows, RowCost cost, const Work& work);
   template <class Work>
   void for_tasks(std::int32_t num_tasks, const Work& work);
+
+  /// work(units) for all units of a weight with n rows.
+  template <class Work>
+  void for_units(std::int32_t n, const Work& work);
 
   /// A matrix product cut into blocks of rows and, inside each group of `columns`, pieces of columns.
   struct Product {

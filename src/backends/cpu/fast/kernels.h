@@ -60,10 +60,12 @@ struct RowKernels {
   void (*compress_pairs)(const CompressPairsParams&, Range groups, Scratch&);
   void (*store_index_keys)(const StoreIndexKeysParams&, Range rows, Scratch&);
   void (*store_compressed)(const StoreCompressedParams&, Range rows, Scratch&);
+  void (*add_rows)(const AddRowsParams&, Range rows);
 };
 
 struct LinearKernels {
   void (*pack_units)(const PlaceWeightParams&, Range units);                      ///< units of sixteen rows (packed_weights.h)
+  void (*place_bf16)(const PlaceBf16Params&, Range units);                        ///< the same, only for units that multiply bf16
   void (*linear_q8)(const LinearQ8Params&, Range rows, Range columns, Scratch&);  ///< columns of all groups, in [0, groups * n)
   void (*linear_bf16)(const LinearBf16Params&, Range rows, Range columns, Scratch&);
   void (*route)(const RouteParams&, Range rows, Scratch&);

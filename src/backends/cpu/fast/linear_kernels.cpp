@@ -40,6 +40,21 @@ void pack_units(const PlaceWeightParams& p, Range units) {
   p.from.format == WeightFormat::fp8 ? pack_units_of<WeightFormat::fp8>(p, units) : pack_units_of<WeightFormat::fp4>(p, units);
 }
 
+/// For units that multiply bf16.
+void place_bf16([[maybe_unused]] const PlaceBf16Params& p, [[maybe_unused]] Range units) {
+#if HWY_TARGET == HWY_AVX3
+  auto* const words = reinterpret_cast<std::uint32_t*>(p.to);
+  const PlacedBf16 placed(words, p.n, p.k);
+  auto* const exponents = const_cast<std::uint8_t*>(placed.exponents);
+  for (std::int32_t unit = units.begin; unit < units.end; ++unit) {
+    const auto* first = reinterpret_cast<const std::uint16_t*>(row_at(p.from, unit * kUnit, p.k));
+    const bf16_columns::Columns columns = {first, p.k, p.k, std::min(kUnit, p.n - unit * kUnit)};
+    const std::int32_t exponent = bf16_columns::place_unit(columns, words + unit * placed.unit_words());
+    exponents[unit] = static_cast<std::uint8_t>(std::min(exponent, bf16_columns::kMostExponent));
+  }
+#endif
+}
+
 template <ProductUnit kProductUnit>
 void linear_q8(const LinearQ8Params& p, Range rows, Range columns, Scratch& scratch) {
   check(rows.size() <= kRowBlock, "a linear task has at most one block of rows");
@@ -48,7 +63,7 @@ void linear_q8(const LinearQ8Params& p, Range rows, Range columns, Scratch& scra
   const Q8Selection source = {.x = p.x, .rows = rows.size(), .k = p.k, .first = std::int64_t{rows.begin} * p.groups + group, .stride = p.groups};
   Activations x(source, scratch);
   const std::int32_t width = p.groups * p.n;
-  multiply_quantised<kProductUnit>(x, p.weight, columns, Output<bf16>{row_at(p.y, rows.begin, width) + columns.begin, width}, scratch);
+  multiply_quantised<kProductUnit>(x, {p.weight}, columns, Output<bf16>{row_at(p.y, rows.begin, width) + columns.begin, width}, scratch);
 }
 
 /// What a task of a linear computes.
@@ -80,7 +95,7 @@ void linear_bf16(const LinearBf16Params& p, Range rows, Range columns, Scratch& 
   check(rows.size() <= kRowBlock, "a linear task has at most one block of rows");
   const bool is_listed = p.row_index != nullptr;
   Bf16Activations x({is_listed ? p.x : row_at(p.x, rows.begin, p.k), rows.size(), p.k, is_listed ? p.row_index + rows.begin : nullptr}, scratch);
-  const Bf16Units weights(p.weight, p.k);
+  const Bf16Units weights(p.weight, p.n, p.k);
   if (p.bias != nullptr) {
     multiply_with_bias<kProductUnit>(p, x, weights, {rows, columns}, scratch);
   } else if (p.y_f32 != nullptr) {
@@ -125,7 +140,7 @@ void route(const RouteParams& p, Range rows, Scratch& scratch) {
   float* keys = scratch.take<float>(p.num_experts);
   std::fill_n(scores, static_cast<std::int64_t>(rows.size()) * width, 0.0F);
   Bf16Activations x({row_at(p.u, rows.begin, p.hidden), rows.size(), p.hidden}, scratch);
-  multiply_bf16<kProductUnit>(x, Bf16Units(p.weight, p.hidden), {0, p.num_experts}, Output<float>{scores, width}, scratch);
+  multiply_bf16<kProductUnit>(x, Bf16Units(p.weight, p.num_experts, p.hidden), {0, p.num_experts}, Output<float>{scores, width}, scratch);
   for (std::int32_t r = 0; r < rows.size(); ++r) {
     const std::int64_t row = rows.begin + r;
     float* score = row_at(scores, r, width);
@@ -151,7 +166,7 @@ void route(const RouteParams& p, Range rows, Scratch& scratch) {
 
 template <ProductUnit kProductUnit>
 LinearKernels linear_kernels_of() {
-  return {pack_units, linear_q8<kProductUnit>, linear_bf16<kProductUnit>, route<kProductUnit>};
+  return {pack_units, place_bf16, linear_q8<kProductUnit>, linear_bf16<kProductUnit>, route<kProductUnit>};
 }
 
 LinearKernels make_linear_kernels(ProductUnit unit) {

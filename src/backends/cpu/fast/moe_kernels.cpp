@@ -29,20 +29,21 @@ HWY_INLINE VF activate(VF gate, VF up, VF limit, VF weight) {
   return round_to_bf16(hn::Mul(hn::Mul(silu, bounded_t), weight));
 }
 
-/// Asks the second cache for the first bytes of a weight before its product: those of an expert are short and lie far away, and a product that begins
-/// anew has nothing else to do. The first cache would take fewer requests at a time.
-HWY_INLINE void fetch(const QuantWeight& weight, std::int64_t num_values) {
-  const auto fetch_bytes = [](const std::uint8_t* data, std::int64_t size_bytes) {
-    constexpr std::int64_t kMostBytes = 8192;
-    constexpr std::int64_t kLine = 64;
-    constexpr int kRead = 0, kSecondCache = 2;
-    const std::int64_t end = std::min(size_bytes, kMostBytes);
-    for (std::int64_t at = 0; at < end; at += kLine) {
-      __builtin_prefetch(data + at, kRead, kSecondCache);
-    }
-  };
-  fetch_bytes(weight.codes, weight.format == WeightFormat::fp8 ? num_values : num_values / 2);
-  fetch_bytes(weight.scales, weight.format == WeightFormat::fp8 ? 0 : num_values / kQ8Group);
+/// A weight and the one that is multiplied after it, which may be null: those of an expert are short and lie far away, and a product that
+/// begins anew has nothing else to do. What the product does not ask for piece by piece is asked for now, at most the first bytes of it.
+template <ProductUnit kProductUnit>
+HWY_INLINE QuantFactor before(const QuantWeight& weight, const QuantWeight* next, std::int64_t num_values, std::int32_t rows) {
+  constexpr std::int64_t kMostBytes = 8192, kMostBytesByPieces = 16384;
+  const auto code_bytes = [&](const QuantWeight& w) { return w.format == WeightFormat::fp8 ? num_values : num_values / 2; };
+  if (next == nullptr) {
+    return {weight};
+  }
+  fetch(next->scales, next->format == WeightFormat::fp8 ? 0 : std::min(num_values / kQ8Group, kMostBytes));
+  if (fetches_next<kProductUnit>(rows) && code_bytes(weight) <= kMostBytesByPieces) {
+    return {weight, next->codes};
+  }
+  fetch(next->codes, std::min(code_bytes(*next), kMostBytes));
+  return {weight};
 }
 
 template <ProductUnit kProductUnit>
@@ -53,10 +54,9 @@ void gate_up(const MoeParams& p, const ExpertBatch& batch, Range pairs, Range co
   const Output<float> gate = {scratch.take<float>(values), columns.size()};
   const Output<float> up = {scratch.take<float>(values), columns.size()};
   const std::int64_t num_values = std::int64_t{p.intermediate} * p.hidden;
-  fetch(batch.weights->w3, num_values);
-  multiply_quantised<kProductUnit>(x, batch.weights->w1, columns, gate, scratch);
-  fetch(batch.weights->w2, num_values);
-  multiply_quantised<kProductUnit>(x, batch.weights->w3, columns, up, scratch);
+  const ExpertWeights& weights = *batch.weights;
+  multiply_quantised<kProductUnit>(x, before<kProductUnit>(weights.w1, &weights.w3, num_values, pairs.size()), columns, gate, scratch);
+  multiply_quantised<kProductUnit>(x, before<kProductUnit>(weights.w3, &weights.w2, num_values, pairs.size()), columns, up, scratch);
   const VF limit = hn::Set(DF(), p.swiglu_limit > 0 ? p.swiglu_limit : std::numeric_limits<float>::infinity());
   for (std::int32_t i = 0; i < pairs.size(); ++i) {
     const VF weight = hn::Set(DF(), batch.scale[pairs.begin + i]);
@@ -74,10 +74,9 @@ void down(const MoeParams& p, const ExpertBatch& batch, Range pairs, Range colum
   const Q8Rows activations = {batch.act_codes, batch.act_scales};
   Activations x({.x = activations, .rows = pairs.size(), .k = p.intermediate, .first = pairs.begin}, scratch);
   const Output<bf16> y = {row_at(batch.out, pairs.begin, p.hidden) + columns.begin, p.hidden};
-  if (batch.next != nullptr) {
-    fetch(batch.next->w1, std::int64_t{p.intermediate} * p.hidden);
-  }
-  multiply_quantised<kProductUnit>(x, batch.weights->w2, columns, y, scratch);
+  const QuantWeight* next = batch.next != nullptr ? &batch.next->w1 : nullptr;
+  const std::int64_t num_values = std::int64_t{p.intermediate} * p.hidden;
+  multiply_quantised<kProductUnit>(x, before<kProductUnit>(batch.weights->w2, next, num_values, pairs.size()), columns, y, scratch);
 }
 
 void combine(const MoeParams& p, const bf16* outputs, const std::int32_t* places, Range rows) {

@@ -86,6 +86,9 @@ HWY_NOINLINE void multiply_quantised_tiles(const pairs::Rows& x, const Units& we
   float* sums = scratch.take<float>(std::int64_t{x.tiling.rows} * kUnit);
   for (std::int32_t c = columns.begin; c < columns.end; c += kUnit) {
     const Range own = {c, std::min(c + kUnit, columns.end)};
+    if (weights.next_codes() != nullptr) {
+      fetch(weights.next_codes() + c * weights.row_bytes(), kUnit * weights.row_bytes());
+    }
     pairs::multiply(x, unit_blocks(weights, own, {0, num_blocks}, packed), sums);
     put_sums(sums, kUnit, x.tiling.rows, own.size(), Output<T>{y.at(0, c - columns.begin), y.stride});
   }

@@ -128,8 +128,9 @@ class Fp4 {
   __m512i exponents_;
 };
 
-// Units lie one after the other, so what is asked for ahead is needed soon; the arithmetic of several rows would leave the memory idle otherwise.
-constexpr std::int32_t kAhead = 2048;
+// Units lie one after the other, so what is asked for ahead is needed soon; the arithmetic of several rows would leave the memory idle
+// otherwise. The second cache takes more requests at a time than the first, so this far ahead of it.
+constexpr std::int32_t kAhead = 8192;
 constexpr std::int32_t kLineBytes = 64;
 
 /// Words of a block: visit(place, words) for its sixteen places.
@@ -160,7 +161,7 @@ void multiply_tile(const Rows& x, std::int32_t tile, const UnitBlocks& w, float*
     if constexpr (kRows > 1) {
 #pragma GCC unroll 8
       for (std::int32_t line = 0; line < kBytes; line += kLineBytes) {
-        _mm_prefetch(codes + kAhead + line, _MM_HINT_T0);
+        _mm_prefetch(codes + kAhead + line, _MM_HINT_T1);
       }
     }
     Sums<kRows> sums_of_block;
@@ -205,9 +206,16 @@ void multiply_codes(const Rows& x, std::int32_t panel, const PanelCodes& w, std:
   multiply_other_tiles(x, {panel, num_blocks}, words, sums);
 }
 
-/// kRows rows times a panel, added to sums.
-template <int kRows>
-void multiply_panel_tile(const std::uint32_t* x, const std::uint32_t* words, std::int32_t num_blocks, float* sums) {
+/// Where both units of a panel lie, kStride words from place to place.
+template <std::int32_t kStride>
+struct UnitWords {
+  const std::uint32_t* first;
+  const std::uint32_t* second;
+};
+
+/// kRows rows times a panel, added to sums; step(place) at every second place of it, counted from its first block on.
+template <int kRows, std::int32_t kStride, class Step>
+void multiply_panel_tile(const std::uint32_t* x, UnitWords<kStride> w, std::int32_t num_blocks, float* sums, const Step& step) {
   constexpr int kUnits = kPanelColumns / kUnit;
   for (std::int32_t block = 0; block < num_blocks; ++block, x += kRows * kBlockWords) {
     __m512 sum[2][kRows][kUnits];
@@ -216,11 +224,12 @@ void multiply_panel_tile(const std::uint32_t* x, const std::uint32_t* words, std
       sum[0][row][0] = sum[0][row][1] = sum[1][row][0] = sum[1][row][1] = _mm512_setzero_ps();
     }
 #pragma GCC unroll 1
-    for (std::int32_t word = 0; word < kBlockWords; word += 2, words += 2 * kPanelColumns) {
+    for (std::int32_t word = 0; word < kBlockWords; word += 2, w.first += 2 * kStride, w.second += 2 * kStride) {
+      step(block * kBlockWords + word);
 #pragma GCC unroll 2
       for (int odd = 0; odd < 2; ++odd) {
-        const __m512i first = _mm512_load_si512(words + odd * kPanelColumns);
-        const __m512i second = _mm512_load_si512(words + odd * kPanelColumns + kUnit);
+        const __m512i first = _mm512_load_si512(w.first + odd * kStride);
+        const __m512i second = _mm512_load_si512(w.second + odd * kStride);
 #pragma GCC unroll 8
         for (int row = 0; row < kRows; ++row) {
           const __m512i own = _mm512_set1_epi32(static_cast<int>(x[row * kBlockWords + word + odd]));
@@ -240,6 +249,15 @@ void multiply_panel_tile(const std::uint32_t* x, const std::uint32_t* words, std
   }
 }
 
+/// A tile of the rows.
+template <std::int32_t kStride, class Step>
+void multiply_one_tile(const Rows& x, Panel panel, std::int32_t tile, UnitWords<kStride> w, float* sums, const Step& step) {
+  const std::uint32_t* own = x.words + x.tiling.offset(panel.index, tile);
+  float* own_sums = sums + std::int64_t{x.tiling.first_row(tile)} * kPanelColumns;
+  with_count<kPanelTileRows>(x.tiling.size(tile),
+                             [&]<int kRows>(Count<kRows>) { multiply_panel_tile<kRows>(own, w, panel.num_blocks, own_sums, step); });
+}
+
 }  // namespace
 
 ScaleRange decode_q8_row(const std::uint8_t* codes, const std::uint8_t* scales, std::int32_t width, std::int64_t block_stride, std::uint32_t* out) {
@@ -252,10 +270,20 @@ void multiply(const Rows& x, const UnitBlocks& w, float* sums) {
 
 void multiply_other_tiles(const Rows& x, Panel panel, const std::uint32_t* words, float* sums) {
   for (std::int32_t tile = 1; tile < x.tiling.count; ++tile) {
-    const std::uint32_t* own = x.words + x.tiling.offset(panel.index, tile);
-    float* own_sums = sums + std::int64_t{x.tiling.first_row(tile)} * kPanelColumns;
-    with_count<kPanelTileRows>(x.tiling.size(tile),
-                               [&]<int kRows>(Count<kRows>) { multiply_panel_tile<kRows>(own, words, panel.num_blocks, own_sums); });
+    multiply_one_tile(x, panel, tile, UnitWords<kPanelColumns>{words, words + kUnit}, sums, [](std::int32_t) {});
+  }
+}
+
+void multiply_panel(const Rows& x, Panel panel, const PanelUnits& w, float* sums) {
+  const UnitWords<kUnit> units = {w.units[0], w.units[1]};
+  multiply_one_tile(x, panel, 0, units, sums, [&](std::int32_t place) {
+    for (const std::uint32_t* next : w.next) {
+      _mm_prefetch(reinterpret_cast<const char*>(next + place * kUnit), _MM_HINT_T1);
+      _mm_prefetch(reinterpret_cast<const char*>(next + (place + 1) * kUnit), _MM_HINT_T1);
+    }
+  });
+  for (std::int32_t tile = 1; tile < x.tiling.count; ++tile) {
+    multiply_one_tile(x, panel, tile, units, sums, [](std::int32_t) {});
   }
 }
 

@@ -75,7 +75,14 @@ struct PanelCodes {
 /// others use them. They are times their scales: is_exact must hold for both factors.
 void multiply_panel(const Rows& x, std::int32_t panel, const PanelCodes& w, std::uint32_t* words, float* sums);
 
-/// The same for all tiles but the first, with words that lie ready.
+/// The same with words of both units that lie ready, [block][kBlockWords][kUnit], and those that come next, which are asked for.
+struct PanelUnits {
+  std::array<const std::uint32_t*, kPanelColumns / kUnit> units;
+  std::array<const std::uint32_t*, kPanelColumns / kUnit> next;
+};
+void multiply_panel(const Rows& x, Panel panel, const PanelUnits& w, float* sums);
+
+/// The same for all tiles but the first, with words of a panel.
 void multiply_other_tiles(const Rows& x, Panel panel, const std::uint32_t* words, float* sums);
 
 /// One instruction: acc[i] + upper halves of a[i] and b[i] + lower halves of them, for 16 lanes; for tests.

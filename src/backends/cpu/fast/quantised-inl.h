@@ -47,8 +47,19 @@ inline bool multiply_on_unit(Activations& x, const Units& weights, Range columns
 }
 #endif
 
+/// Whether products of some rows ask for QuantFactor::next_codes, unit by unit.
+template <ProductUnit kProductUnit>
+[[nodiscard]] constexpr bool fetches_next([[maybe_unused]] std::int32_t rows) {
+#if HWY_TARGET == HWY_AVX3
+  return kProductUnit != ProductUnit::vector && rows > 1 &&
+         rows <= (kProductUnit == ProductUnit::matrix ? pairs::kMostRowsBesideMatrix : kMostTiledRows);
+#else
+  return false;
+#endif
+}
+
 template <ProductUnit kProductUnit, class T>
-inline void multiply_quantised(Activations& x, const QuantWeight& weight, Range columns, Output<T> y, Scratch& scratch) {
+inline void multiply_quantised(Activations& x, const QuantFactor& factor, Range columns, Output<T> y, Scratch& scratch) {
   const auto multiply = [&]<class Units>(const Units& weights) HWY_ATTR {
 #if HWY_TARGET == HWY_AVX3
     if constexpr (kProductUnit != ProductUnit::vector) {
@@ -64,7 +75,7 @@ inline void multiply_quantised(Activations& x, const QuantWeight& weight, Range 
       multiply_many_units(values, weights, columns, y, scratch);
     }
   };
-  weight.format == WeightFormat::fp8 ? multiply(Fp8Units(weight, x.k())) : multiply(Fp4Units(weight, x.k()));
+  factor.weight.format == WeightFormat::fp8 ? multiply(Fp8Units(factor, x.k())) : multiply(Fp4Units(factor, x.k()));
 }
 
 }  // namespace deepinfer::cpu::HWY_NAMESPACE

@@ -121,7 +121,22 @@ void store_compressed(const StoreCompressedParams& p, Range rows, Scratch& scrat
   }
 }
 
-RowKernels make_row_kernels() { return {rms_norm, quantise, rotate, window_rows, compress_pairs, store_index_keys, store_compressed}; }
+void add_rows(const AddRowsParams& p, Range rows) {
+  const float* x = row_at(p.x, rows.begin, p.width);
+  float* y = row_at(p.y, rows.begin, p.width);
+  const std::int64_t count = std::int64_t{rows.size()} * p.width;
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    store(hn::Add(load(y + i), load(x + i)), y + i);
+  }
+  for (; i < count; ++i) {
+    y[i] += x[i];
+  }
+}
+
+RowKernels make_row_kernels() {
+  return {rms_norm, quantise, rotate, window_rows, compress_pairs, store_index_keys, store_compressed, add_rows};
+}
 
 const char* target_name() { return hwy::TargetName(HWY_TARGET); }
 bool target_has_units() { return HWY_TARGET == HWY_AVX3; }

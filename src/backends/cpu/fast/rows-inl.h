@@ -51,7 +51,8 @@ HWY_INLINE void rms_norm_values(const T* x, const bf16* weight, std::int32_t wid
 /// Floats that are exact in bf16 to bf16; count is a multiple of 16.
 HWY_INLINE void store_values(const float* values, std::int32_t count, bf16* out) {
   for (std::int32_t i = 0; i < count; i += kLanes) {
-    store(load(values + i), out + i);
+    const VU bits = hn::BitCast(DU(), load(values + i));
+    hn::StoreU(hn::TruncateTo(DHalf(), hn::ShiftRight<16>(bits)), DHalf(), reinterpret_cast<std::uint16_t*>(out + i));
   }
 }
 
@@ -77,7 +78,16 @@ HWY_INLINE void rotate_row(bf16* x, const float* cos, const float* sin, std::int
     auto* words = reinterpret_cast<std::uint32_t*>(x + 2 * i);
     hn::StoreU(rotate_words(hn::LoadU(du, words), load(cos + i), sine(load(sin + i))), du, words);
   }
-  if (i < half) {  // the rest in padded copies
+  if (i < half) {
+#if HWY_TARGET == HWY_AVX3
+    auto* words = reinterpret_cast<std::uint32_t*>(x + 2 * i);
+    const auto rest = hn::FirstN(du, static_cast<std::size_t>(half - i));
+    const auto rest_of_floats = hn::RebindMask(DF(), rest);
+    const VF c = hn::MaskedLoad(rest_of_floats, DF(), cos + i);
+    const VF s = hn::MaskedLoad(rest_of_floats, DF(), sin + i);
+    hn::BlendedStore(rotate_words(hn::MaskedLoad(rest, du, words), c, sine(s)), rest, du, words);
+#else
+    // In padded copies.
     HWY_ALIGN std::uint32_t words[kLanes] = {};
     HWY_ALIGN float c[kLanes] = {};
     HWY_ALIGN float s[kLanes] = {};
@@ -87,6 +97,7 @@ HWY_INLINE void rotate_row(bf16* x, const float* cos, const float* sin, std::int
     std::copy_n(sin + i, count, s);
     hn::StoreU(rotate_words(hn::LoadU(du, words), load(c), sine(load(s))), du, words);
     std::copy_n(reinterpret_cast<const std::byte*>(words), 4 * count, reinterpret_cast<std::byte*>(x + 2 * i));
+#endif
   }
 }
 

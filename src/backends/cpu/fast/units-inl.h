@@ -37,14 +37,30 @@ HWY_INLINE F16 unit_scales(const std::uint8_t* bytes) {
   return out;
 }
 
+/// A weight, and codes of as many bytes that are needed next: the memory brings them while this one is multiplied. May be null.
+struct QuantFactor {
+  QuantWeight weight;
+  const std::uint8_t* next_codes = nullptr;
+};
+
+/// Asks the second cache for bytes that lie far away; the first would take fewer requests at a time.
+HWY_INLINE void fetch(const std::uint8_t* data, std::int64_t size_bytes) {
+  constexpr std::int64_t kLine = 64;
+  constexpr int kRead = 0, kSecondCache = 2;
+  for (std::int64_t at = 0; at < size_bytes; at += kLine) {
+    __builtin_prefetch(data + at, kRead, kSecondCache);
+  }
+}
+
 /// Columns of an FP8 weight [.., k], one scale per 32 x 32 block.
 class Fp8Units {
  public:
   static constexpr WeightFormat kFormat = WeightFormat::fp8;
 
-  Fp8Units(const QuantWeight& weight, std::int32_t k) : weight_(weight), k_(k) {}
+  Fp8Units(const QuantFactor& factor, std::int32_t k) : weight_(factor.weight), next_codes_(factor.next_codes), k_(k) {}
 
   [[nodiscard]] HWY_INLINE const QuantWeight& weight() const { return weight_; }
+  [[nodiscard]] HWY_INLINE const std::uint8_t* next_codes() const { return next_codes_; }
   [[nodiscard]] HWY_INLINE const std::uint8_t* codes() const { return weight_.codes; }
   [[nodiscard]] HWY_INLINE WeightLayout layout() const { return weight_.layout; }
   [[nodiscard]] HWY_INLINE std::int64_t row_bytes() const { return k_; }
@@ -80,6 +96,7 @@ class Fp8Units {
   }
 
   QuantWeight weight_;
+  const std::uint8_t* next_codes_;
   std::int32_t k_;
 };
 
@@ -167,9 +184,10 @@ class Fp4Units {
  public:
   static constexpr WeightFormat kFormat = WeightFormat::fp4;
 
-  Fp4Units(const QuantWeight& weight, std::int32_t k) : weight_(weight), k_(k) {}
+  Fp4Units(const QuantFactor& factor, std::int32_t k) : weight_(factor.weight), next_codes_(factor.next_codes), k_(k) {}
 
   [[nodiscard]] HWY_INLINE const QuantWeight& weight() const { return weight_; }
+  [[nodiscard]] HWY_INLINE const std::uint8_t* next_codes() const { return next_codes_; }
   [[nodiscard]] HWY_INLINE const std::uint8_t* codes() const { return weight_.codes; }
   [[nodiscard]] HWY_INLINE WeightLayout layout() const { return weight_.layout; }
   [[nodiscard]] HWY_INLINE std::int64_t row_bytes() const { return k_ / 2; }
@@ -198,6 +216,7 @@ class Fp4Units {
 
  private:
   QuantWeight weight_;
+  const std::uint8_t* next_codes_;
   std::int32_t k_;
 };
 

@@ -64,7 +64,7 @@ void ReferenceOps::linear_bf16(Stream&, const LinearBf16Params& p) {
   for (std::int64_t r = 0; r < p.num_rows; ++r) {
     const bf16* x = row_at(p.x, p.row_index != nullptr ? p.row_index[r] : r, p.k);
     for (std::int64_t n = 0; n < p.n; ++n) {
-      const bf16* weight = row_at(p.weight, n, p.k);
+      const bf16* weight = row_at(p.weight.values, n, p.k);
       double sum = 0;
       for (std::int32_t k = 0; k < p.k; ++k) {
         sum += static_cast<double>(to_float(x[k])) * to_float(weight[k]);

@@ -89,7 +89,7 @@ void ReferenceOps::route(Stream&, const RouteParams& p) {
     for (std::int32_t e = 0; e < p.num_experts; ++e) {
       double logit = 0;
       for (std::int32_t c = 0; c < p.hidden; ++c) {
-        logit += static_cast<double>(to_float(row_at(p.u, r, p.hidden)[c])) * to_float(row_at(p.weight, e, p.hidden)[c]);
+        logit += static_cast<double>(to_float(row_at(p.u, r, p.hidden)[c])) * to_float(row_at(p.weight.values, e, p.hidden)[c]);
       }
       scores[e] = static_cast<float>(std::sqrt(softplus(logit)));
       finite = finite && std::isfinite(static_cast<float>(logit));

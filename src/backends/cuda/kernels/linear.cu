@@ -18,7 +18,7 @@ __global__ void any_width_bf16_kernel(LinearBf16Params p) {
   const bf16* x = row_at(p.x, p.row_index != nullptr ? p.row_index[r] : r, p.k);
   float sum = 0;
   for (std::int32_t k = threadIdx.x % 32; k < p.k; k += 32) {
-    sum = fmaf(to_float(x[k]), to_float(row_at(p.weight, n, p.k)[k]), sum);
+    sum = fmaf(to_float(x[k]), to_float(row_at(p.weight.values, n, p.k)[k]), sum);
   }
   for (int offset = 16; offset > 0; offset /= 2) {
     sum += __shfl_xor_sync(kWholeWarp, sum, offset);
@@ -87,7 +87,7 @@ void linear_bf16(const LinearBf16Params& p, bf16* scratch, cudaStream_t stream) 
   }
   const GemmParams gemm{.n = p.n,
                         .k = p.k,
-                        .codes = reinterpret_cast<const std::uint8_t*>(p.weight),
+                        .codes = reinterpret_cast<const std::uint8_t*>(p.weight.values),
                         .num_columns = p.num_rows,
                         .x = tiles.is_packed ? scratch : p.x,
                         .x_q8 = {},
