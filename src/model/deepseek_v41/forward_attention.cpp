@@ -186,7 +186,8 @@ void ForwardPass::attend(std::int32_t layer) {
                         .ring = context_.caches.rings[static_cast<std::size_t>(layer)],
                         .window_low = rows_->window_low,
                         .window_high = rows_->window_high,
-                        .max_window = context_.caches.ring_rows,
+                        // Rows of a draft pass see the drafts before them besides the window.
+                        .max_window = layer < config_.num_hidden_layers ? config_.sliding_window : context_.caches.ring_rows,
                         .list = is_compressed ? w_.list : nullptr,
                         .top_k = is_compressed ? config_.index_topk : 0,
                         .ratio = source.ratio,
