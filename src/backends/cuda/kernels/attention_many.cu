@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "backends/cuda/kernels/attention_wide.h"
+#include "backends/cuda/kernels/gemm.h"
 #include "backends/cuda/kernels/hopper.h"
 #include "backends/cuda/kernels/many_keys.cuh"
 #include "backends/cuda/kernels/many_outputs.cuh"
@@ -323,12 +324,11 @@ __global__ __launch_bounds__(kManyThreads, 1) void attend_many_kernel(const __gr
 }  // namespace wide
 
 bool attend_many(const AttendParams& p, cudaStream_t stream) {
-  const int multiprocessors = hopper_multiprocessors();
-  if (multiprocessors == 0 || places_of(p).all > wide::kManyPlaces || p.rope_dim != wide::kTurned) {
+  if (!runs_warpgroups() || places_of(p).all > wide::kManyPlaces || p.rope_dim != wide::kTurned) {
     return false;
   }
   start(wide::attend_many_kernel,
-        {.grid = dim3(static_cast<unsigned>(std::min(multiprocessors, p.rows.num_rows))),
+        {.grid = dim3(static_cast<unsigned>(std::min(num_multiprocessors(), p.rows.num_rows))),
          .block = wide::kManyThreads,
          .shared_bytes = sizeof(wide::ManyShared)},
         stream, p);

@@ -5,20 +5,16 @@
 
 namespace deepinfer::cuda {
 
-/// Multiprocessors of the current GPU if it is a Hopper GPU, asked once; 0 of others.
-[[nodiscard]] inline int hopper_multiprocessors() {
-  static const int count = [] {
+/// Of the current GPU, asked once.
+[[nodiscard]] inline bool runs_warpgroups() {
+  static const bool is_hopper = [] {
     int device = 0;
     int major = 0;
-    int multiprocessors = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    return major == 9 ? multiprocessors : 0;
+    return major == 9;
   }();
-  return count;
+  return is_hopper;
 }
-
-[[nodiscard]] inline bool runs_warpgroups() { return hopper_multiprocessors() != 0; }
 
 }  // namespace deepinfer::cuda

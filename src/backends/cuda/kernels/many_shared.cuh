@@ -16,7 +16,6 @@ inline constexpr std::int32_t kManyTiles = 10;  ///< 128 window places and 512 l
 inline constexpr std::int32_t kManyPlaces = kManyTiles * kTileKeys;
 inline constexpr std::int32_t kOwnTiles = kManyTiles / 2;  ///< scored by a warpgroup
 inline constexpr std::int32_t kOwnColumns = kDim / 2;      ///< of the output, summed by a warpgroup
-inline constexpr std::int32_t kOutputColumns = 32;         ///< neighbours that a thread has of 128
 inline constexpr std::int32_t kTurned = 64;                ///< last values of a head, which have a rotation
 inline constexpr std::int32_t kQueryTiles = kDim / 64;
 inline constexpr std::int32_t kChunkColumns = kDim / 4;  ///< of which a lane has a quarter

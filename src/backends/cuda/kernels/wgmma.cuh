@@ -119,12 +119,6 @@ __device__ __forceinline__ void multiply_by_rows(float (&c)[32], const unsigned 
   issue_product(c, a, tile_descriptor(b + static_cast<unsigned>(step) * 2 * kPieceBytes, kPieceBytes));
 }
 
-/// c += a b with a[m][k] = row m, column 16 step + k of the tile at `a`, b[k][n] = row n, the same column of the tile at `b`: 64 rows each.
-__device__ __forceinline__ void multiply_rows(float (&c)[32], unsigned a, unsigned b, std::int32_t step) {
-  const unsigned column = static_cast<unsigned>(step) * 2 * kPieceBytes;
-  issue_product_by_rows(c, tile_descriptor(a + column, kPieceBytes), tile_descriptor(b + column, kPieceBytes));
-}
-
 /// c += a b with a[m][k] = row m, column 16 step + k of the tile at `a`, b[k][n] = row k of the tile blocks at `b`, column n: 64 columns a
 /// block, blocks `block_bytes` apart.
 template <int kCount>
